@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use libbloom::params::{Expansion, Growth, StoredLayout};
+use libbloom::params::{Expansion, Growth, Layout};
 use subjects::{ABSENT, ALL_NEW, BATCH, Filled, Item, Subject, filter, floor, measured};
 
 /// Measures everything that a subject can do with `items` items.
@@ -105,10 +105,10 @@ fn one_layer(criterion: &mut Criterion) {
         for rate in [0.01, 1e-4, 1e-6] {
             let group = format!("{items:e} items at {rate}");
             let new = |layout| filter(items, rate, Growth::Fixed, layout);
-            let bytes = new(StoredLayout::Blocked).bytes();
+            let bytes = new(Layout::Blocked).bytes();
             measure(criterion, &group, "floor", items, || floor(bytes));
-            measure(criterion, &group, "bloom", items, || new(StoredLayout::Blocked));
-            measure(criterion, &group, "classic", items, || new(StoredLayout::Classic));
+            measure(criterion, &group, "bloom", items, || new(Layout::Blocked));
+            measure(criterion, &group, "classic", items, || new(Layout::Classic));
             if rate == 0.01 {
                 measure(criterion, &group, "fastbloom", items, || {
                     fastbloom::BloomFilter::with_false_pos(rate).expected_items(items as usize)
@@ -126,10 +126,7 @@ fn grown(criterion: &mut Criterion) {
     let growth = Growth::Growing(Expansion::new(2).expect("an expansion"));
     let items = 12_000_000;
     let group = format!("{items:e} items at 0.01, grown");
-    for (name, layout) in [
-        ("bloom", StoredLayout::Blocked),
-        ("classic", StoredLayout::Classic),
-    ] {
+    for (name, layout) in [("bloom", Layout::Blocked), ("classic", Layout::Classic)] {
         measure(criterion, &group, name, items, || {
             filter(100, 0.01, growth, layout)
         });

@@ -8,7 +8,7 @@ mod subjects;
 
 use std::hint::black_box;
 
-use libbloom::params::{Growth, StoredLayout};
+use libbloom::params::{Growth, Layout};
 use subjects::{ABSENT, ALL_NEW, Filled, HALF_NEW, Item, Stream, Subject, filter, floor, measured};
 
 /// Slices of each measurement.
@@ -86,13 +86,11 @@ fn main() {
         return println!("usage: cargo bench -p libbloom-benches --bench floor -- items error_rate");
     };
     let items = items as u64;
-    let bytes = filter(items, rate, Growth::Fixed, StoredLayout::Blocked).bytes();
+    let bytes = filter(items, rate, Growth::Fixed, Layout::Blocked).bytes();
     let both = || {
         (
             Filled::half(items, || floor(bytes)),
-            Filled::half(items, || {
-                filter(items, rate, Growth::Fixed, StoredLayout::Blocked)
-            }),
+            Filled::half(items, || filter(items, rate, Growth::Fixed, Layout::Blocked)),
         )
     };
     let (mut floor, mut bloom) = both();

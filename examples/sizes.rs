@@ -2,7 +2,7 @@
 //! README.md by error rate. `cargo run --release --example sizes [capacity]`. The figures are those that filters
 //! are allocated by; a test keeps the documents in step with them.
 
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Window};
 use libbloom::plan::{Plan, Stage};
 use libbloom::spec::{BlockedSpec, Spec};
 
@@ -22,11 +22,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The blocked filter with that first layer, once it holds `items`.
 fn stage(rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
-    stage_of(StoredLayout::Blocked, rate, capacity, growth, items)
+    stage_of(Layout::Blocked, rate, capacity, growth, items)
 }
 
 /// The filter of this layout with that first layer, once it holds `items`.
-fn stage_of(layout: StoredLayout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
+fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
     let spec = BlockedSpec {
         error_rate: ErrorRate::new(rate).ok()?,
         capacity: Capacity::new(capacity).ok()?,
@@ -60,7 +60,7 @@ fn by_rate(capacity: u64) -> Option<String> {
     let growth = Growth::Reserved(Expansion::DEFAULT);
     for rate in RATES {
         let own = stage(rate, capacity, growth, capacity)?;
-        let classic = stage_of(StoredLayout::Classic, rate, capacity, growth, capacity)?;
+        let classic = stage_of(Layout::Classic, rate, capacity, growth, capacity)?;
         text += &row(&[
             format!("{rate:e}"),
             own.bytes.to_string(),

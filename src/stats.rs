@@ -14,7 +14,7 @@ use libbloom::codec::DecodeError;
 use libbloom::codec::chunks::{self, ChunkError};
 use libbloom::filter::Account;
 use libbloom::layouts::blocked::window::Slice;
-use libbloom::{Filter, StoredLayout};
+use libbloom::{Filter, Layout};
 
 /// The module's version.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -242,7 +242,7 @@ fn count(before: Account, after: Account) {
 
 /// Whether the filter has RedisBloom's layout.
 fn is_classic(filter: &Filter) -> bool {
-    filter.layout() == StoredLayout::Classic
+    filter.layout() == Layout::Classic
 }
 
 /// Whether any filter exists in another layout than RedisBloom's.
@@ -268,8 +268,8 @@ pub fn added(new: u64, duplicates: u64) {
 /// Counts a filter that came from a file, a payload or a header.
 pub fn loaded(filter: &Filter) {
     match filter.layout() {
-        StoredLayout::Classic => Figure::ClassicLoads.add(1),
-        StoredLayout::Valkey => Figure::ValkeyLoads.add(1),
+        Layout::Classic => Figure::ClassicLoads.add(1),
+        Layout::Valkey => Figure::ValkeyLoads.add(1),
         _ => {}
     }
 }

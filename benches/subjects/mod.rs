@@ -9,7 +9,7 @@ use libbloom::bits::array::BitArray;
 use libbloom::bits::kernel::{Line, prefetch_address};
 use libbloom::item::ItemHash;
 use libbloom::layouts::blocked::secret::Secret;
-use libbloom::params::{Capacity, ErrorRate, Growth, Seed, StoredLayout};
+use libbloom::params::{Capacity, ErrorRate, Growth, Layout, Seed};
 use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED};
 
@@ -250,7 +250,7 @@ impl<S: Subject, M: Fn() -> S> Filled<S, M> {
     }
 }
 
-pub fn filter(capacity: u64, rate: f64, growth: Growth, layout: StoredLayout) -> Filter {
+pub fn filter(capacity: u64, rate: f64, growth: Growth, layout: Layout) -> Filter {
     let spec = BlockedSpec {
         error_rate: ErrorRate::new(rate).expect("a rate"),
         capacity: Capacity::new(capacity).expect("a capacity"),

@@ -79,7 +79,7 @@ pub fn follow(filter: Option<&Filter>) {
 mod tests {
     use super::*;
     use crate::UNLIMITED;
-    use crate::params::{Expansion, Growth, StoredLayout};
+    use crate::params::{Expansion, Growth, Layout};
     use crate::spec::Spec;
     use crate::tests::oracle::spec;
 
@@ -93,9 +93,7 @@ mod tests {
     fn a_wrong_guess_changes_no_answer() {
         let growing = Growth::Growing(Expansion::new(2).unwrap());
         let blocked = |capacity, error_rate, seed| Spec::from(spec(capacity, error_rate, growing, seed));
-        let classic = spec(100, 0.01, growing, 0)
-            .in_layout(StoredLayout::Classic)
-            .unwrap();
+        let classic = spec(100, 0.01, growing, 0).in_layout(Layout::Classic).unwrap();
         let kinds = [
             blocked(10, 0.01, 1),
             blocked(1_000_000, 1e-9, 1),

@@ -14,7 +14,7 @@ use crate::error::{BuildError, Error, ParamError};
 use crate::filter::Filter;
 use crate::item::Item;
 use crate::layouts::blocked::sizing::SMOOTH;
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Time, Window};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Time, Window};
 use crate::plan::Plan;
 use crate::sets::SetError;
 use crate::spec::{BlockedSpec, Spec};
@@ -42,7 +42,7 @@ pub struct Builder {
     is_fixed: bool,
     is_growing: bool,
     seed: Option<Seed>,
-    layout: StoredLayout,
+    layout: Layout,
     window: Option<Duration>,
     slices: Option<u8>,
     refresh: bool,
@@ -67,7 +67,7 @@ impl Filter {
             is_fixed: false,
             is_growing: false,
             seed: None,
-            layout: StoredLayout::Blocked,
+            layout: Layout::Blocked,
             window: None,
             slices: None,
             refresh: false,
@@ -350,14 +350,14 @@ impl Builder {
     /// project's own.
     ///
     /// ```
-    /// # use libbloom::{BuildError, Filter, StoredLayout};
-    /// let mut filter = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
+    /// # use libbloom::{BuildError, Filter, Layout};
+    /// let mut filter = Filter::builder(1000, 0.01).layout(Layout::Classic).build()?;
     /// filter.insert("ann")?;
-    /// let events = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).growing();
+    /// let events = Filter::builder(1000, 0.01).layout(Layout::Classic).growing();
     /// assert!(matches!(events.build(), Err(BuildError::Conflict(_)))); // RedisBloom has no such filters
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn layout(mut self, layout: StoredLayout) -> Self {
+    pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self
     }
@@ -511,38 +511,25 @@ impl Builder {
     /// Refuses two options that exclude each other, and one that needs another.
     fn check_conflicts(&self) -> Result<(), BuildError> {
         let has_window = self.window.is_some();
-        let is_own = self.layout == StoredLayout::Blocked;
-        let conflicts = [
-            (
-                self.is_fixed && self.expansion.is_some(),
-                "a fixed filter has no expansion",
-            ),
-            (
-                self.is_fixed && self.is_growing,
-                "fixed and growing exclude each other",
-            ),
-            (self.is_fixed && has_window, "a fixed filter has no window"),
-            (
-                self.is_growing && has_window,
-                "a filter with a window cannot be growing",
-            ),
-            (
-                !has_window && (self.slices.is_some() || self.refresh),
-                "slices and refresh need a window",
-            ),
-            (
-                !is_own && (has_window || self.is_growing),
-                "window and growing need the blocked layout",
-            ),
-            (
-                self.layout == StoredLayout::Classic && self.seed.is_some(),
-                "the classic layout has no seed",
-            ),
-        ];
-        match conflicts.iter().find(|(is_one, _)| *is_one) {
-            Some((_, what)) => Err(BuildError::Conflict(what)),
-            None => Ok(()),
-        }
+        let is_own = self.layout == Layout::Blocked;
+        let conflict = if self.is_fixed && self.expansion.is_some() {
+            "a fixed filter has no expansion"
+        } else if self.is_fixed && self.is_growing {
+            "fixed and growing exclude each other"
+        } else if self.is_fixed && has_window {
+            "a fixed filter has no window"
+        } else if self.is_growing && has_window {
+            "a filter with a window cannot be growing"
+        } else if !has_window && (self.slices.is_some() || self.refresh) {
+            "slices and refresh need a window"
+        } else if !is_own && (has_window || self.is_growing) {
+            "window and growing need the blocked layout"
+        } else if self.layout == Layout::Classic && self.seed.is_some() {
+            "the classic layout has no seed"
+        } else {
+            return Ok(());
+        };
+        Err(BuildError::Conflict(conflict))
     }
 }
 
@@ -553,7 +540,7 @@ mod tests {
     /// A program would take more memory than it has, or end by a panic.
     #[test]
     fn a_filter_of_its_capacity_for_some_bytes_takes_no_more() {
-        let layouts = StoredLayout::ALL
+        let layouts = Layout::ALL
             .iter()
             .map(|&layout| Filter::builder(1, 0.01).layout(layout));
         let own = Filter::builder(1, 1e-30);
@@ -601,7 +588,7 @@ mod tests {
             assert_eq!(refused(builder), error, "{builder:?}");
             assert!(!error.to_string().is_empty());
         }
-        let classic = filter().layout(StoredLayout::Classic);
+        let classic = filter().layout(Layout::Classic);
         for (builder, names) in [
             (filter().fixed().expansion(2), "expansion"),
             (filter().fixed().growing(), "growing"),
@@ -610,7 +597,7 @@ mod tests {
             (filter().slices(4), "slices"),
             (filter().refresh(), "refresh"),
             (classic.window(second), "layout"),
-            (filter().layout(StoredLayout::Valkey).growing(), "layout"),
+            (filter().layout(Layout::Valkey).growing(), "layout"),
             (classic.seed(7), "seed"),
         ] {
             let BuildError::Conflict(what) = refused(builder) else {
@@ -618,7 +605,7 @@ mod tests {
             };
             assert!(what.contains(names), "{builder:?}: {what}");
         }
-        let too_large = refused(Filter::builder(1 << 40, 1e-30).layout(StoredLayout::Classic));
+        let too_large = refused(Filter::builder(1 << 40, 1e-30).layout(Layout::Classic));
         assert!(
             matches!(too_large, BuildError::Filter(Error::OutOfMemory { .. })),
             "{too_large:?}"

@@ -11,7 +11,8 @@ use crate::chain::demand::reserved;
 use crate::codec::DecodeError;
 use crate::codec::stream::{Array, Sink, Source};
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS};
-use crate::layouts::Layers;
+use crate::item::ItemHash;
+use crate::layers::Layers;
 use crate::layouts::blocked::sizing::PROBES;
 use crate::layouts::blocked::window::Windowed;
 use crate::layouts::blocked::{self, Blocked};
@@ -82,7 +83,7 @@ impl Filter {
     /// # Errors
     /// The first [`Invalid`] found.
     pub fn validate(&self) -> Result<(), Invalid> {
-        if let Layers::Blocked(chain) = &self.layers {
+        if let Layers::Blocked(chain, _) = &self.layers {
             check_growth(chain)?;
         }
         self.validate_composed()
@@ -99,7 +100,7 @@ impl Filter {
             return Err(Invalid::NoLayer);
         }
         match &self.layers {
-            Layers::Blocked(chain) => {
+            Layers::Blocked(chain, _) => {
                 let layers = || chain.layers().iter();
                 check_each(layers())?;
                 check_rate(layers(), chain.rules())?;
@@ -113,12 +114,10 @@ impl Filter {
 }
 
 fn check_exceptions(exceptions: &Exceptions) -> Result<(), Invalid> {
-    let (mut count, mut last, mut sound) = (0, (0, 0), true);
-    exceptions.each_ascending(|hash| {
-        let entry = (hash.high, hash.low);
-        sound &= entry > last && exceptions.has(hash);
-        (count, last) = (count + 1, entry);
-    });
+    let count = exceptions.hashes().count();
+    let sound = exceptions
+        .hashes()
+        .all(|hash| exceptions.has(hash) && hash != ItemHash::default());
     if sound && (1..=MOST_EXCEPTIONS).contains(&count) && count == exceptions.len() {
         Ok(())
     } else {
@@ -146,16 +145,16 @@ where
 }
 
 fn check_windowed(windowed: &Windowed) -> Result<(), Invalid> {
-    for (index, pair) in windowed.slices().windows(2).enumerate() {
-        if pair[0].opens() > pair[1].opens() || pair[0].closes() > pair[1].closes() {
+    for (index, pair) in windowed.slices.windows(2).enumerate() {
+        if pair[0].opens > pair[1].opens || pair[0].closes > pair[1].closes {
             return Err(Invalid::Times { slice: index });
         }
     }
     check_each(windowed.layers())?;
     let mut before = 0;
-    for (index, slice) in windowed.slices().iter().enumerate() {
+    for (index, slice) in windowed.slices.iter().enumerate() {
         let layers = slice.layers();
-        if slice.opens() > slice.closes() || layers.is_empty() {
+        if slice.opens > slice.closes || layers.is_empty() {
             return Err(Invalid::Times { slice: index });
         }
         let not_full = |layer: &blocked::Layer| layer.items() < layer.capacity();
@@ -166,7 +165,7 @@ fn check_windowed(windowed: &Windowed) -> Result<(), Invalid> {
         }
         before += layers.len();
     }
-    check_rate(windowed.layers(), windowed.rules())?;
+    check_rate(windowed.layers(), &windowed.rules)?;
     check_fill(windowed.layers())
 }
 

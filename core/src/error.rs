@@ -91,6 +91,11 @@ impl From<Error> for BuildError {
     }
 }
 
+/// Refuses with `error`, unless what is asked `is_right`.
+pub(crate) fn require<E>(is_right: bool, error: E) -> Result<(), E> {
+    if is_right { Ok(()) } else { Err(error) }
+}
+
 impl fmt::Display for ParamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

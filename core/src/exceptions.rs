@@ -12,21 +12,17 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::HashSet;
 
-use crate::bits::kernel;
-use crate::chain::batch::{AnyContains, BlockOutcome, Hasher as _, Hashes, Subset};
-use crate::chain::demand::{Allowance, Demand, Limit, ask, reserved};
+use crate::chain::batch::{self, BlockOutcome, Hasher as _, Hashes, Subset};
+use crate::chain::demand::{Allowance, Demand, Limit, ask, listed, reserved};
 use crate::chain::layered::Layered as _;
 use crate::chain::{Chain, Rules as _};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::{Item, ItemHash};
 use crate::layouts::blocked::Blocked;
 use crate::layouts::blocked::layer::Layer;
 
 /// The most exceptions of a filter: they take 256 MiB in the header of a dump.
 pub const MOST_EXCEPTIONS: usize = 1 << 24;
-
-/// The hashes that are sorted at once if there is no memory for more.
-const SMALL_RUN: usize = 512;
 
 /// Why items cannot be excepted. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +139,7 @@ pub(crate) fn beside(count: usize, allowance: Allowance<'_>) -> impl Fn(Demand) 
 
 /// Requests memory for `count` exceptions of a filter whose layers have `layers` bytes.
 pub(crate) fn ask_for(count: usize, layers: u64, allowance: Allowance<'_>) -> Result<(), Error> {
-    Ok(ask(layers, layers.saturating_add(bytes(count)), None, allowance)?)
+    ask(layers, layers.saturating_add(bytes(count)), None, allowance)
 }
 
 /// A set of hashes.
@@ -264,51 +260,14 @@ impl Exceptions {
         self.0.iter().map(|&number| hash_of(number))
     }
 
-    /// Passes the hashes to `visit` in ascending order, the high half before the low one, a run at a time. If there is no
-    /// memory for all of them, each run is found by another pass over the set.
-    pub fn each_ascending(&self, mut visit: impl FnMut(ItemHash)) {
-        let (mut large, mut small) = (Vec::new(), [0; SMALL_RUN]);
-        let mut room = self.len();
-        while room > SMALL_RUN && large.try_reserve_exact(room).is_err() {
-            room /= 2;
-        }
-        let run = if room > SMALL_RUN {
-            #[expect(clippy::disallowed_methods, reason = "it has the room")]
-            large.resize(room, 0);
-            &mut large[..]
-        } else {
-            &mut small[..]
-        };
-        let (mut last, mut left) = (None, self.len());
-        while left > 0 {
-            let count = self.next_run(last, run);
-            run[..count].sort_unstable();
-            run[..count].iter().for_each(|&number| visit(hash_of(number)));
-            last = run[..count].last().copied();
-            left = left.saturating_sub(count.max(1));
-        }
-    }
-
-    /// Puts the hashes that follow `last` into `run`, in any order: all of them if there is room, otherwise at least as
-    /// many as fill half of it. Returns their number.
-    fn next_run(&self, last: Option<u128>, run: &mut [u128]) -> usize {
-        let (mut count, mut highest) = (0, u128::MAX);
-        for &number in &self.0 {
-            if last.is_some_and(|last| number <= last) || number > highest {
-                continue;
-            }
-            if count == run.len() {
-                count /= 2;
-                let (_, middle, _) = run.select_nth_unstable(count - 1);
-                highest = *middle;
-                if number > highest {
-                    continue;
-                }
-            }
-            run[count] = number;
-            count += 1;
-        }
-        count
+    /// The hashes as numbers, in ascending order.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn sorted(&self) -> Result<Vec<u128>, Error> {
+        let mut sorted = listed(self.0.iter().copied())?;
+        sorted.sort_unstable();
+        Ok(sorted)
     }
 }
 
@@ -379,11 +338,9 @@ pub fn except<'a>(
 
 /// Checks that a filter with `exceptions` exceptions can have `more`.
 fn check_number(exceptions: usize, more: usize) -> Result<(), ExceptError> {
-    if exceptions + more > MOST_EXCEPTIONS {
-        let exceptions = exceptions as u64;
-        return Err(ExceptError::TooMany { exceptions });
-    }
-    Ok(())
+    let is_possible = exceptions + more <= MOST_EXCEPTIONS;
+    let exceptions = exceptions as u64;
+    require(is_possible, ExceptError::TooMany { exceptions })
 }
 
 /// Passes the hash of each item that is newly excepted to `visit`.
@@ -405,7 +362,7 @@ fn each_new<'a>(
 pub(super) fn any_layer_contains(layers: &[Layer], hash: ItemHash) -> bool {
     #[cfg(test)]
     crate::tests::work::add(crate::tests::work::Work::LayersAsked, layers.len());
-    kernel::run_on_one::<AnyContains, _, _>(layers.iter().rev(), hash)
+    batch::any_contains(layers.iter().rev(), hash)
 }
 
 #[cfg(test)]
@@ -417,15 +374,6 @@ mod tests {
     use super::*;
     use crate::UNLIMITED;
     use crate::tests::failing::{self, Shortage};
-
-    impl Exceptions {
-        /// The hashes as numbers, in the order in which they are stored.
-        fn ascending(&self) -> Vec<u128> {
-            let mut all = Vec::with_capacity(self.len());
-            self.each_ascending(|hash| all.push(number(hash)));
-            all
-        }
-    }
 
     /// Few different hashes, which are met again.
     fn hash() -> impl Strategy<Value = ItemHash> {
@@ -454,11 +402,11 @@ mod tests {
                     set.shrink_to_need();
                 }
                 prop_assert_eq!(set.len(), oracle.len());
-                prop_assert!(set.ascending().iter().eq(&oracle));
+                prop_assert!(set.sorted().unwrap().iter().eq(&oracle));
                 prop_assert!(oracle.iter().all(|&number| set.has(hash_of(number))));
             }
             let copy = set.copy_with_room_for(set.len()).unwrap();
-            prop_assert!(copy.ascending().iter().eq(&oracle));
+            prop_assert!(copy.sorted().unwrap().iter().eq(&oracle));
         }
     }
 
@@ -568,9 +516,9 @@ mod tests {
         );
     }
 
-    /// Without memory a server must answer so, with what it had; and still save what it has.
+    /// Without memory a server must answer so, with what it had.
     #[test]
-    fn without_memory_nothing_changes_and_everything_is_saved() {
+    fn without_memory_nothing_changes() {
         const MANY: u64 = 5000;
         let hash = |low: u64| ItemHash {
             low,
@@ -591,11 +539,8 @@ mod tests {
             Err(Error::OutOfMemory { .. })
         ));
         let expected: BTreeSet<_> = (1..=MANY).map(|low| number(hash(low))).collect();
-        for most in [usize::MAX, 40_000, 0] {
-            let mut all = Vec::with_capacity(MANY as usize);
-            failing::above(most, || set.each_ascending(|hash| all.push(number(hash))));
-            assert!(all.iter().eq(&expected), "{most}");
-        }
+        assert!(failing::after(0, Shortage::Lasting, || set.sorted()).is_err());
+        assert!(set.sorted().unwrap().iter().eq(&expected));
     }
 
     /// A filter would have more exceptions than its dump can contain, and could not be copied to another server; or

@@ -14,6 +14,7 @@ use crate::chain::demand::{listed, reserve};
 use crate::chain::{UNLIMITED, at_most};
 use crate::codec::DecodeError;
 use crate::codec::chunks::{self, Assembly, HEADER};
+use crate::error::require;
 use crate::filter::Filter;
 use crate::saving::{WithHoles, replace};
 
@@ -169,9 +170,7 @@ impl Filter {
         let mut head = [0; HEAD];
         let (magic, fields) = head.split_at_mut(MAGIC.len());
         reader.read_exact(magic)?;
-        if *magic != MAGIC {
-            return Err(FileError::Magic);
-        }
+        require(*magic == MAGIC, FileError::Magic)?;
         reader.read_exact(fields)?;
         let head = Head::of(&head)?;
         let mut stream = Stream::behind(&head, reader);
@@ -194,18 +193,16 @@ impl Filter {
         for (piece, expected) in (0..).zip(checksums) {
             let mut checksum = [0; 16];
             inner.read_exact(&mut checksum)?;
-            if checksum != expected {
-                return Err(FileError::Checksum { piece });
-            }
+            require(checksum == expected, FileError::Checksum { piece })?;
         }
         let mut magic = [0; MAGIC.len()];
         inner.read_exact(&mut magic)?;
         match inner.read_exact(&mut [0]) {
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error.into()),
-            Err(_) if magic == MAGIC => match chunks::is_complete(&filter, &header) {
-                true => Ok(filter),
-                false => Err(FileError::Incomplete),
-            },
+            Err(_) if magic == MAGIC => {
+                require(chunks::is_complete(&filter, &header), FileError::Incomplete)?;
+                Ok(filter)
+            }
             _ => Err(FileError::End),
         }
     }
@@ -370,23 +367,19 @@ impl Head {
                 .rev()
                 .fold(0, |number, &byte| number << 8 | u64::from(byte))
         };
-        if bytes[..8] != MAGIC {
-            return Err(FileError::Magic);
-        }
+        require(bytes[..8] == MAGIC, FileError::Magic)?;
         let (version, header) = (number(&bytes[8..12]) as u32, number(&bytes[16..24]));
-        if version != VERSION || number(&bytes[12..16]) != 0 || bytes[24..Self::FIELDS] != [0; 24] {
-            return Err(FileError::Version(version));
-        }
+        let is_known =
+            version == VERSION && number(&bytes[12..16]) == 0 && bytes[24..Self::FIELDS] == [0; 24];
+        require(is_known, FileError::Version(version))?;
         let bytes = *bytes;
         Ok(Self { bytes, header })
     }
 
     /// Compares the checksum of the header.
     pub fn check(&self, header: &[u8]) -> Result<(), FileError> {
-        match self.bytes[Self::FIELDS..] == self.checksum(header) {
-            true => Ok(()),
-            false => Err(FileError::Checksum { piece: 0 }),
-        }
+        let is_right = self.bytes[Self::FIELDS..] == self.checksum(header);
+        require(is_right, FileError::Checksum { piece: 0 })
     }
 
     fn checksum(&self, header: &[u8]) -> [u8; 16] {
@@ -541,12 +534,8 @@ impl<R: Read> Stream<R> {
         let most = most.min(MOST_HEADER);
         if head.header > most {
             let there = io::copy(&mut self.inner.by_ref().take(most), &mut io::sink())?;
-            let is_there = there == most;
-            return Err(if is_there {
-                too_large(head.header)
-            } else {
-                FileError::Truncated
-            });
+            require(there == most, FileError::Truncated)?;
+            return Err(too_large(head.header));
         }
         let (length, mut header) = (head.header as usize, Vec::new());
         while header.len() < length {
@@ -576,7 +565,7 @@ mod tests {
     use super::*;
     use crate::tests::failing;
     use crate::tests::oracle::{item, stored};
-    use crate::{Builder, MappedFilter, StoredLayout};
+    use crate::{Builder, Layout, MappedFilter};
 
     /// Filters of every kind, each with items, and some with many layers.
     fn filters() -> Vec<(&'static str, Filter)> {
@@ -609,9 +598,9 @@ mod tests {
             ("exceptions", excepted),
             (
                 "classic",
-                filled(Filter::builder(100, 0.01).layout(StoredLayout::Classic)),
+                filled(Filter::builder(100, 0.01).layout(Layout::Classic)),
             ),
-            ("valkey", filled(builder().layout(StoredLayout::Valkey))),
+            ("valkey", filled(builder().layout(Layout::Valkey))),
         ]
     }
 
@@ -696,7 +685,7 @@ mod tests {
     }
 
     fn is_own(filter: &Filter) -> bool {
-        filter.layout() == StoredLayout::Blocked
+        filter.layout() == Layout::Blocked
     }
 
     /// A worker that maps a list would answer otherwise than one that loads it.
@@ -770,7 +759,7 @@ mod tests {
             filter
         };
         let mut all = filters();
-        all.extend(StoredLayout::ALL.iter().map(|layout| ("sparse", sparse(*layout))));
+        all.extend(Layout::ALL.iter().map(|layout| ("sparse", sparse(*layout))));
         for (name, filter) in all {
             let name = format!("{name}, {:?}", filter.layout());
             let dumped: Vec<_> = chunks::chunks_to_check(&filter)
@@ -802,7 +791,7 @@ mod tests {
                 foreign[at].1.iter_mut().for_each(|byte| *byte = 0);
                 foreign[at].1[0] = 1;
                 // Fewer bits than items are never those of the items; only our own headers count the bits.
-                let is_noticed = !name.starts_with("sparse") || filter.layout() == StoredLayout::Blocked;
+                let is_noticed = !name.starts_with("sparse") || filter.layout() == Layout::Blocked;
                 let read = Filter::of_chunks(foreign.iter().map(|(iterator, bytes)| (*iterator, &bytes[..])));
                 assert_eq!(read.is_err(), is_noticed, "{name}");
             }
@@ -840,7 +829,7 @@ mod tests {
         let mut filter = Filter::builder(1_000_000, 0.01).build().unwrap();
         filter.insert("ann").unwrap();
         let bytes = written(&filter);
-        let largest = filter.layer_stats().map(|layer| layer.bytes()).max().unwrap() as usize;
+        let largest = filter.layer_stats().map(|layer| layer.shape.bytes).max().unwrap() as usize;
         failing::above(largest + 64, || Filter::read_from(&bytes[..], u64::MAX).map(drop)).unwrap();
     }
 

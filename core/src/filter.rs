@@ -13,13 +13,13 @@ use crate::codec::fields::or_abort;
 use crate::error::Error;
 use crate::exceptions::{self, ExceptError, Exceptions};
 use crate::item::{Item, ItemHash};
-use crate::layouts::Layers;
+use crate::layers::Layers;
 pub use crate::layouts::blocked::MOST_ESTIMATED;
 use crate::layouts::blocked::secret::Secret;
 use crate::layouts::blocked::window::{Slice, Windowed};
 use crate::layouts::blocked::{self, Blocked};
 use crate::layouts::valkey::{Unreached, Valkey};
-use crate::params::{Growth, Seed, StoredLayout, Time, Window};
+use crate::params::{Growth, Layout, Seed, Time, Window};
 use crate::spec::Spec;
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts
@@ -39,8 +39,6 @@ type Items<'i, T> = &'i mut dyn Iterator<Item = T>;
 /// ```
 pub struct Filter {
     pub(crate) layers: Layers,
-    /// Not empty, and only beside layers of the blocked layout without a window. Boxed, since few filters have any.
-    exceptions: Option<Box<Exceptions>>,
 }
 
 impl std::fmt::Debug for Filter {
@@ -115,8 +113,8 @@ where
 {
     /// A filter of these layers, without exceptions.
     fn from(layers: L) -> Self {
-        let (layers, exceptions) = (layers.into(), None);
-        Self { layers, exceptions }
+        let layers = layers.into();
+        Self { layers }
     }
 }
 
@@ -226,7 +224,7 @@ impl Filter {
     #[inline]
     pub fn layers(&self) -> usize {
         match &self.layers {
-            Layers::Blocked(chain) => chain.layers().len(),
+            Layers::Blocked(chain, _) => chain.layers().len(),
             others => others.as_layered().count(),
         }
     }
@@ -248,7 +246,7 @@ impl Filter {
     /// ```
     /// # use libbloom::Filter;
     /// let filter = Filter::builder(1_000_000, 0.01).build()?;
-    /// assert_eq!(filter.bytes(), 1_309_560); // 10.5 bits an item
+    /// assert_eq!(filter.bytes(), 1_309_536); // 10.5 bits an item
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn bytes(&self) -> u64 {
@@ -288,13 +286,13 @@ impl Filter {
         };
         for layer in self.layer_stats().skip(self.expired_layers(now)) {
             totals.layers += 1;
-            totals.capacity = totals.capacity.saturating_add(layer.capacity());
+            totals.capacity = totals.capacity.saturating_add(layer.shape.capacity);
             totals.items = totals.items.saturating_add(layer.items);
-            totals.bits = totals.bits.saturating_add(layer.bits());
+            totals.bits = totals.bits.saturating_add(layer.shape.bits);
             totals.bits_set += layer.bits_set;
         }
         if let Some(windowed) = self.windowed() {
-            totals.capacity = windowed.capacity().items();
+            totals.capacity = windowed.capacity.items();
         }
         totals
     }
@@ -425,8 +423,8 @@ impl Filter {
     /// The layers of a filter of the blocked layout without a window and without exceptions, as most are.
     #[inline(always)]
     fn plain(&self) -> Option<&Chain<Blocked>> {
-        match (&self.layers, &self.exceptions) {
-            (Layers::Blocked(chain), None) => Some(chain),
+        match &self.layers {
+            Layers::Blocked(chain, None) => Some(chain),
             _ => None,
         }
     }
@@ -440,7 +438,7 @@ impl Filter {
             now.unwrap_or_else(|| self.newest_stamp()),
         );
         match &self.layers {
-            Layers::Blocked(chain) => exceptions::contains(chain, self.excepted(), item),
+            Layers::Blocked(chain, exceptions) => exceptions::contains(chain, exceptions.as_deref(), item),
             Layers::Windowed(windowed) => windowed.contains(item, now),
             Layers::Valkey(chain) => chain.contains(item),
             Layers::Classic(chain) => chain.contains(item),
@@ -473,7 +471,7 @@ impl Filter {
         let (items, found): (Items<'_, _>, &mut dyn FnMut(Subset, usize)) = (&mut { items }, &mut { found });
         let found = without_excepted(self.excepted(), found);
         match &self.layers {
-            Layers::Blocked(chain) => chain.contains_blocks(items, found),
+            Layers::Blocked(chain, _) => chain.contains_blocks(items, found),
             Layers::Windowed(windowed) => windowed.contains_blocks(items, now, found),
             Layers::Valkey(chain) => chain.contains_blocks(items, found),
             Layers::Classic(chain) => chain.contains_blocks(items, found),
@@ -502,8 +500,8 @@ impl Filter {
     /// What [`Self::plain`] returns, to be changed.
     #[inline(always)]
     pub(crate) fn plain_mut(&mut self) -> Option<&mut Chain<Blocked>> {
-        match (&mut self.layers, &self.exceptions) {
-            (Layers::Blocked(chain), None) => Some(chain),
+        match &mut self.layers {
+            Layers::Blocked(chain, None) => Some(chain),
             _ => None,
         }
     }
@@ -519,7 +517,7 @@ impl Filter {
     ) -> Result<bool, Error> {
         let item = Item::new(bytes, known);
         match &mut self.layers {
-            Layers::Blocked(_) | Layers::Windowed(_) => {
+            Layers::Blocked(..) | Layers::Windowed(_) => {
                 let mut is_new = false;
                 let one = std::iter::once(item.bytes());
                 self.add_blocks(one, now, allowance, |added| is_new = added.new.has(0))?;
@@ -561,14 +559,14 @@ impl Filter {
     ) -> Result<(), Error> {
         #[cfg(test)]
         let (items, added): (Items<'_, _>, &mut dyn FnMut(BlockOutcome)) = (&mut { items }, &mut { added });
-        if let (Layers::Blocked(chain), Some(exceptions)) = (&mut self.layers, &mut self.exceptions) {
+        if let Layers::Blocked(chain, Some(exceptions)) = &mut self.layers {
             let result = exceptions::add_blocks(chain, exceptions, items, allowance, added);
             self.drop_unneeded_exceptions();
             return result;
         }
         let added = without_hashes(added);
         match &mut self.layers {
-            Layers::Blocked(chain) => chain.add_blocks(items, allowance, added),
+            Layers::Blocked(chain, _) => chain.add_blocks(items, allowance, added),
             Layers::Windowed(windowed) => windowed.add_blocks(items, now, allowance, added),
             Layers::Valkey(chain) => chain.add_blocks(items, allowance, added),
             Layers::Classic(chain) => chain.add_blocks(items, allowance, added),
@@ -586,34 +584,44 @@ impl Filter {
         allowance: Allowance<'_>,
         excepted: impl FnMut(Subset, usize),
     ) -> Result<(), ExceptError> {
-        let chain = match &self.layers {
-            Layers::Blocked(chain) => chain,
+        let result = match &mut self.layers {
+            Layers::Blocked(chain, exceptions) => exceptions::except(
+                chain,
+                exceptions.get_or_insert_default(),
+                items,
+                allowance,
+                excepted,
+            ),
             Layers::Windowed(_) => return Err(ExceptError::Window),
             Layers::Valkey(_) | Layers::Classic(_) => return Err(ExceptError::Foreign),
         };
-        let exceptions = self.exceptions.get_or_insert_default();
-        let result = exceptions::except(chain, exceptions, items, allowance, excepted);
         self.drop_unneeded_exceptions();
         result
     }
 
     /// Gives back memory that the exceptions do not need any more.
     fn drop_unneeded_exceptions(&mut self) {
-        if let Some(exceptions) = &mut self.exceptions {
-            exceptions.shrink_to_need();
+        if let Layers::Blocked(_, exceptions) = &mut self.layers {
+            if let Some(exceptions) = exceptions {
+                exceptions.shrink_to_need();
+            }
+            exceptions.take_if(|exceptions| exceptions.is_empty());
         }
-        self.exceptions.take_if(|exceptions| exceptions.is_empty());
     }
 
-    /// Replaces all exceptions. Layers in another module's layout must have none.
+    /// Replaces all exceptions. Layers that can have none stay as they are.
     pub(super) fn set_exceptions(&mut self, exceptions: Exceptions) {
-        self.exceptions = (!exceptions.is_empty()).then(|| Box::new(exceptions));
+        if let Layers::Blocked(_, held) = &mut self.layers {
+            *held = (!exceptions.is_empty()).then(|| Box::new(exceptions));
+        }
     }
 
     /// Replaces all exceptions, also by an empty set, which no filter otherwise has.
     #[cfg(test)]
     pub(crate) fn force_exceptions(&mut self, exceptions: Exceptions) {
-        self.exceptions = Some(Box::new(exceptions));
+        if let Layers::Blocked(_, held) = &mut self.layers {
+            *held = Some(Box::new(exceptions));
+        }
     }
 
     /// [`Self::contains`] for an item whose hash is known; false for a filter in another module's layout.
@@ -624,19 +632,22 @@ impl Filter {
 
     /// Whether the layers contain an item with this hash, excepted or not; false for a filter that has no exceptions.
     pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
-        matches!(&self.layers, Layers::Blocked(chain) if exceptions::any_layer_contains(chain.layers(), hash))
+        matches!(&self.layers, Layers::Blocked(chain, _) if exceptions::any_layer_contains(chain.layers(), hash))
     }
 
     /// The exceptions, if there are any.
     pub(super) fn excepted(&self) -> Option<&Exceptions> {
-        self.exceptions.as_deref()
+        match &self.layers {
+            Layers::Blocked(_, exceptions) => exceptions.as_deref(),
+            _ => None,
+        }
     }
 
     /// Whether the filter has a window, or exceptions. If it has neither, an addition changes only the number of items,
     /// their bits, and the number of layers.
     #[inline]
     pub fn has_window_or_exceptions(&self) -> bool {
-        self.windowed().is_some() || self.exceptions.is_some()
+        matches!(&self.layers, Layers::Windowed(_) | Layers::Blocked(_, Some(_)))
     }
 
     /// The slices of a window.
@@ -651,7 +662,7 @@ impl Filter {
     /// The time when a window's newest layer was made; 0 without a window.
     #[inline]
     pub fn newest_stamp(&self) -> Time {
-        self.windowed().map_or(0, Windowed::newest_stamp)
+        self.windowed().map_or(0, |windowed| windowed.newest_stamp)
     }
 
     /// The time that a change at `now` is stamped with, in a filter with a window: never before its
@@ -732,7 +743,7 @@ impl Filter {
     /// layer. The filter may change in any way between calls.
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
         if first == 0
-            && let Some(exceptions) = &mut self.exceptions
+            && let Layers::Blocked(_, Some(exceptions)) = &mut self.layers
         {
             mover.boxed(exceptions);
         }
@@ -753,16 +764,16 @@ impl Filter {
 
     /// The window, if the filter has one.
     pub fn window(&self) -> Option<Window> {
-        self.windowed().map(Windowed::window)
+        self.windowed().map(|windowed| windowed.window)
     }
 
     /// The slices of a window, oldest first, including expired ones; empty without a window.
     pub fn slices(&self) -> &[Slice] {
-        self.windowed().map_or(&[], Windowed::slices)
+        self.windowed().map_or(&[], |windowed| &windowed.slices)
     }
 
     /// The layout.
-    pub fn layout(&self) -> StoredLayout {
+    pub fn layout(&self) -> Layout {
         self.layers.as_layered().layout()
     }
 
@@ -794,8 +805,8 @@ impl Filter {
     /// slice's.
     pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
         let layers = match &self.layers {
-            Layers::Blocked(chain) => chain.layers(),
-            Layers::Windowed(windowed) => windowed.slices().last().map_or(&[][..], Slice::layers),
+            Layers::Blocked(chain, _) => chain.layers(),
+            Layers::Windowed(windowed) => windowed.slices.last().map_or(&[][..], Slice::layers),
             _ => return None,
         };
         Some((self.layers.blocked()?.secret(), layers))

@@ -67,9 +67,10 @@
 //! | [`params`], [`error`], [`item`] | the values of parameters, what can go wrong, and what goes in |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
-//! | [`layouts`] | a folder for each layout, and the layers of a filter in any of them |
+//! | [`layouts`] | a folder for each layout |
 //! | [`spec`] | what a new filter is made from, in any layout |
 //! | [`exceptions`] | items that a filter leaves out |
+//! | [`layers`] | the layers of a filter in any layout |
 //! | [`filter`] | a filter of any layout, and its figures |
 //! | [`sets`], [`shrinking`] | filters combined; filters folded to the size that their items need |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
@@ -115,6 +116,8 @@ pub mod filter;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
+pub mod layers;
+#[cfg_attr(docsrs, doc(hidden))]
 pub mod layouts;
 pub mod mapped;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -152,7 +155,7 @@ pub use filter::{Filter, Totals};
 pub use item::Item;
 pub use mapped::MappedFilter;
 #[doc(inline)]
-pub use params::{ErrorRate, Seed, StoredLayout, Time};
+pub use params::{ErrorRate, Layout, Seed, Time};
 #[doc(inline)]
 pub use plan::{Plan, Stage};
 #[doc(inline)]

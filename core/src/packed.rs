@@ -408,7 +408,7 @@ mod tests {
 
     use super::*;
     use crate::UNLIMITED;
-    use crate::params::{Expansion, Growth, StoredLayout};
+    use crate::params::{Expansion, Growth, Layout};
     use crate::spec::Spec;
     use crate::tests::failing;
     use crate::tests::oracle;
@@ -452,7 +452,7 @@ mod tests {
     fn specs() -> impl Strategy<Value = Spec> {
         let two = Expansion::new(2).unwrap();
         let growths = prop_oneof![Just(Growth::Fixed), Just(Growth::Growing(two))];
-        let layouts = select(StoredLayout::ALL);
+        let layouts = select(Layout::ALL);
         (1..100u64, growths, layouts).prop_map(|(capacity, growth, layout)| {
             oracle::spec(capacity, 0.01, growth, 3).in_layout(layout).unwrap()
         })

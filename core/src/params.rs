@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::error::ParamError;
+use crate::error::{ParamError, require};
 
 /// The relative amount by which rounding may raise a sum of layers' rates above the rate that they share.
 pub(crate) const ROUNDING: f64 = 1e-9;
@@ -40,11 +40,8 @@ impl ErrorRate {
     /// # Errors
     /// [`ParamError::ErrorRate`] unless `0 < rate < 1`; NaN is refused.
     pub fn new(rate: f64) -> Result<Self, ParamError> {
-        if rate > 0.0 && rate < 1.0 {
-            Ok(Self(rate.clamp(Self::LOWEST_USED, Self::HIGHEST_USED)))
-        } else {
-            Err(ParamError::ErrorRate)
-        }
+        require(rate > 0.0 && rate < 1.0, ParamError::ErrorRate)?;
+        Ok(Self(rate.clamp(Self::LOWEST_USED, Self::HIGHEST_USED)))
     }
 
     /// The rate, in `LOWEST_USED..=HIGHEST_USED`.
@@ -73,11 +70,8 @@ impl Capacity {
     /// # Errors
     /// [`ParamError::Capacity`] unless `1 <= items <= MAX`.
     pub fn new(items: u64) -> Result<Self, ParamError> {
-        if (1..=Self::MAX).contains(&items) {
-            Ok(Self(items))
-        } else {
-            Err(ParamError::Capacity)
-        }
+        require((1..=Self::MAX).contains(&items), ParamError::Capacity)?;
+        Ok(Self(items))
     }
 
     /// The number of items.
@@ -101,11 +95,8 @@ impl Expansion {
     /// # Errors
     /// [`ParamError::Expansion`] unless `1 <= factor <= MAX`.
     pub fn new(factor: u32) -> Result<Self, ParamError> {
-        if (1..=Self::MAX).contains(&factor) {
-            Ok(Self(factor))
-        } else {
-            Err(ParamError::Expansion)
-        }
+        require((1..=Self::MAX).contains(&factor), ParamError::Expansion)?;
+        Ok(Self(factor))
     }
 
     /// The factor.
@@ -180,12 +171,8 @@ impl Window {
     /// [`ParamError::Window`] if `seconds` is 0, and [`ParamError::Slices`] unless `slices` is within
     /// [`Self::SLICES`].
     pub fn new(seconds: u32, slices: u8, refresh: bool) -> Result<Self, ParamError> {
-        if seconds == 0 {
-            return Err(ParamError::Window);
-        }
-        if !Self::SLICES.contains(&slices) {
-            return Err(ParamError::Slices);
-        }
+        require(seconds > 0, ParamError::Window)?;
+        require(Self::SLICES.contains(&slices), ParamError::Slices)?;
         Ok(Self {
             seconds,
             slices,
@@ -245,15 +232,15 @@ impl std::fmt::Debug for Seed {
 /// The layout of a filter, which decides the servers and modules that can load it.
 ///
 /// ```
-/// use libbloom::{Filter, StoredLayout};
+/// use libbloom::{Filter, Layout};
 ///
-/// let filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
+/// let filter = Filter::builder(1000, 0.01).layout(Layout::Valkey).build()?;
 /// assert!(filter.seed().is_none()); // its seed has 32 bytes
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum StoredLayout {
+pub enum Layout {
     /// This project's own layout: the fastest, and the smallest that grows.
     Blocked,
     /// RedisBloom's layout.
@@ -262,20 +249,20 @@ pub enum StoredLayout {
     Valkey,
 }
 
-impl StoredLayout {
+impl Layout {
     /// All layouts.
     ///
     /// ```
-    /// # use libbloom::StoredLayout;
-    /// assert!(StoredLayout::ALL.contains(&StoredLayout::Classic));
+    /// # use libbloom::Layout;
+    /// assert!(Layout::ALL.contains(&Layout::Classic));
     /// ```
     pub const ALL: &[Self] = &[Self::Blocked, Self::Classic, Self::Valkey];
 
     /// The layout's name, in small letters.
     ///
     /// ```
-    /// # use libbloom::StoredLayout;
-    /// assert_eq!(StoredLayout::Classic.name(), "classic");
+    /// # use libbloom::Layout;
+    /// assert_eq!(Layout::Classic.name(), "classic");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {
@@ -288,9 +275,9 @@ impl StoredLayout {
     /// The layout with this name, in upper or lower case.
     ///
     /// ```
-    /// # use libbloom::StoredLayout;
-    /// assert_eq!(StoredLayout::named("CLASSIC"), Some(StoredLayout::Classic));
-    /// assert_eq!(StoredLayout::named("quotient"), None);
+    /// # use libbloom::Layout;
+    /// assert_eq!(Layout::named("CLASSIC"), Some(Layout::Classic));
+    /// assert_eq!(Layout::named("quotient"), None);
     /// ```
     pub fn named(name: impl AsRef<[u8]>) -> Option<Self> {
         let is_named = |layout: &&Self| name.as_ref().eq_ignore_ascii_case(layout.name().as_bytes());
@@ -349,11 +336,8 @@ impl Tightening {
     /// # Errors
     /// [`ParamError::Tightening`] unless `0 < ratio < 1`; NaN is refused.
     pub fn new(ratio: f64) -> Result<Self, ParamError> {
-        if ratio > 0.0 && ratio < 1.0 {
-            Ok(Self(ratio))
-        } else {
-            Err(ParamError::Tightening)
-        }
+        require(ratio > 0.0 && ratio < 1.0, ParamError::Tightening)?;
+        Ok(Self(ratio))
     }
 
     /// The ratio.

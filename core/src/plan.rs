@@ -17,7 +17,7 @@ use crate::spec::Spec;
 /// use libbloom::Filter;
 ///
 /// let plan = Filter::builder(1_000_000, 0.001).plan(1_000_000)?;
-/// assert_eq!(plan.at(1_000_000).map(|stage| stage.bytes), Some(1_894_008));
+/// assert_eq!(plan.at(1_000_000).map(|stage| stage.bytes), Some(1_893_984));
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Plan {
     fn of_window(rules: Blocked, capacity: Capacity, window: Window) -> Self {
         let layers = window::planned(&rules, capacity, window, capacity.items()).into_iter();
         Self {
-            bytes: |layers, arrays| Windowed::bytes_of(layers, layers, arrays),
+            bytes: |layers, arrays| Windowed::bytes_of(layers, 0, arrays),
             layers: layers.map(|shape| rules.described(shape)).collect(),
             window: Some((rules, capacity, window)),
         }
@@ -168,7 +168,7 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::{Growth, StoredLayout};
+    use crate::params::{Growth, Layout};
     use crate::spec::BlockedSpec;
     use crate::tests::oracle::{growing, item, reserved, spec};
     use crate::{Filter, UNLIMITED};
@@ -187,7 +187,7 @@ mod tests {
         growths.into_iter().flat_map(move |growth| {
             sizes.into_iter().flat_map(move |(capacity, rate)| {
                 let blocked = spec(capacity, rate, growth, 3);
-                let layouts = StoredLayout::ALL.iter();
+                let layouts = Layout::ALL.iter();
                 layouts.map(move |&layout| (blocked, blocked.in_layout(layout).unwrap()))
             })
         })
@@ -211,11 +211,7 @@ mod tests {
                 assert_eq!(plan.layers()[..stage.layers], shapes, "{spec:?}");
                 assert_eq!(stage.bytes, filter.bytes(), "{spec:?}");
                 // valkey-bloom gives the whole rate to the first layer, and half of it to the next one.
-                let kept = if spec.layout() == StoredLayout::Valkey {
-                    2.0
-                } else {
-                    1.0
-                };
+                let kept = if spec.layout() == Layout::Valkey { 2.0 } else { 1.0 };
                 assert!(
                     stage.error_rate <= spec.error_rate() * kept * (1.0 + 1e-9),
                     "{spec:?}"
@@ -237,7 +233,7 @@ mod tests {
             let most = if growth == Growth::Fixed { 1 } else { 5 };
             // In valkey-bloom's layout there is no layer whose capacity would overflow.
             let last = spec.capacity().checked_mul(1 << 60);
-            let ends = spec.layout() == StoredLayout::Valkey && growth == growing(32_768) && last.is_none();
+            let ends = spec.layout() == Layout::Valkey && growth == growing(32_768) && last.is_none();
             let fewer = usize::from(ends);
             assert_eq!(plan.layers().len(), most - fewer, "{spec:?}");
             assert_eq!(plan.at(0), plan.at(1).map(|stage| Stage { items: 0, ..stage }));

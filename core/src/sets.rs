@@ -14,11 +14,11 @@ use crate::bits::combine::{is_within, union_ones};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{FILTER_BYTES, ask, push, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::exceptions::{self, Exceptions, MOST_EXCEPTIONS};
 use crate::filter::Filter;
 use crate::item::ItemHash;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
@@ -93,9 +93,9 @@ impl From<Error> for SetError {
 /// Why a source cannot be combined with the first filter.
 ///
 /// ```
-/// # use libbloom::{Filter, Mismatch, SetError, StoredLayout};
+/// # use libbloom::{Filter, Mismatch, SetError, Layout};
 /// let mut own = Filter::builder(1000, 0.01).build()?;
-/// let classic = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
+/// let classic = Filter::builder(1000, 0.01).layout(Layout::Classic).build()?;
 /// let refused = own.union_with(&classic);
 /// assert_eq!(refused, Err(SetError::Source { index: 0, why: Mismatch::Layout }));
 /// # Ok::<(), libbloom::BuildError>(())
@@ -198,7 +198,7 @@ impl Filter {
         if count > 0 {
             let (arrays, layers) = (own.array_bytes(held), held + count);
             let total = Blocked::bytes(layers, arrays.saturating_add(more));
-            ask(Blocked::held(held, arrays), total, Some(layers), allowance).map_err(Error::from)?;
+            ask(Blocked::held(held, arrays), total, Some(layers), allowance)?;
         }
         let mut made = reserved(count)?;
         for parts in plan.new_layers() {
@@ -206,7 +206,7 @@ impl Filter {
         }
         let Plan { parts: plan, .. } = plan;
         let mut arrays = reserved(groups(&plan).map(<[PartOf]>::len).max().unwrap_or(0))?;
-        let Layers::Blocked(own) = &mut self.layers else {
+        let Layers::Blocked(own, _) = &mut self.layers else {
             return Ok(false);
         };
         own.reserve(made.len())?;
@@ -229,7 +229,7 @@ impl Filter {
                 changed |= items != target.items();
                 target.set_items(items);
             }
-            layers.append(&mut made);
+            layers.append(made);
             // Items may have been added since the layers were sorted; only a propagated command may change the order.
             if changed {
                 order(rules, layers);
@@ -268,7 +268,7 @@ impl Filter {
             filters.iter().all(|filter| filter.holds_hash(hash))
         })?;
         let allowance = &exceptions::beside(exceptions.len(), allowance);
-        ask(0, Blocked::bytes(1, shape.bytes()), Some(1), allowance).map_err(Error::from)?;
+        ask(0, Blocked::bytes(1, shape.bytes()), Some(1), allowance)?;
         let mut layer = Layer::make(shape)?;
         let layers = || chains.iter().flat_map(|chain| chain.layers());
         if layers().all(|layer| ones(layer) > 0) {
@@ -299,7 +299,7 @@ impl Filter {
             return Ok(None);
         }
         Ok(Some(match &self.layers {
-            Layers::Blocked(chain) => chain.emptied(allowance)?.into(),
+            Layers::Blocked(chain, _) => chain.emptied(allowance)?.into(),
             Layers::Windowed(windowed) => windowed.emptied().into(),
             Layers::Valkey(chain) => chain.emptied(allowance)?.into(),
             Layers::Classic(chain) => chain.emptied(allowance)?.into(),
@@ -310,7 +310,7 @@ impl Filter {
 /// The layers of a filter that can be combined with others.
 fn combinable(filter: &Filter) -> Result<&Chain<Blocked>, Mismatch> {
     match &filter.layers {
-        Layers::Blocked(chain) => Ok(chain),
+        Layers::Blocked(chain, _) => Ok(chain),
         Layers::Windowed(_) | Layers::Valkey(_) | Layers::Classic(_) => Err(Mismatch::Layout),
     }
 }
@@ -345,9 +345,8 @@ impl<'a> Alike<'a> {
             seen.insert(std::ptr::from_ref(filter));
             let refused = |why| SetError::Source { index, why };
             let chain = combinable(filter).map_err(refused)?;
-            if chain.rules().secret().seed() != first.rules().secret().seed() {
-                return Err(refused(Mismatch::Seed));
-            }
+            let seed = |chain: &Chain<Blocked>| chain.rules().secret().seed();
+            require(seed(chain) == seed(first), refused(Mismatch::Seed))?;
             push(&mut filters, filter)?;
             push(&mut chains, chain)?;
         }
@@ -392,11 +391,9 @@ fn exceptions_of(
         if exceptions.has(hash) || !stays(hash) {
             continue;
         }
-        if exceptions.len() == MOST_EXCEPTIONS {
-            return Err(SetError::TooManyExceptions {
-                exceptions: MOST_EXCEPTIONS as u64,
-            });
-        }
+        let most = MOST_EXCEPTIONS as u64;
+        let too_many = SetError::TooManyExceptions { exceptions: most };
+        require(exceptions.len() < MOST_EXCEPTIONS, too_many)?;
         exceptions.make_room_for(1, layers, allowance)?;
         exceptions.insert(hash);
     }
@@ -410,10 +407,8 @@ fn exceptions_of(
 fn check_lookups(filters: &[&Filter]) -> Result<(), SetError> {
     let exceptions = sum(filters.iter().map(|filter| filter.exceptions()));
     let layers = sum(filters.iter().map(|filter| filter.layers() as u64));
-    if exceptions.saturating_mul(layers) > MOST_ASKED {
-        return Err(SetError::TooManyToAsk { exceptions, layers });
-    }
-    Ok(())
+    let too_many = SetError::TooManyToAsk { exceptions, layers };
+    require(exceptions.saturating_mul(layers) <= MOST_ASKED, too_many)
 }
 
 /// A layer: the index of the filter, and the index of the layer in it.
@@ -495,10 +490,8 @@ impl<'a> Plan<'a> {
     /// Counts another layer of the union.
     fn count_layer(&mut self) -> Result<(), Error> {
         self.layers += 1;
-        if self.layers > MOST_LAYERS {
-            return Err(Error::TooManyLayers { most: MOST_LAYERS });
-        }
-        Ok(())
+        let most = MOST_LAYERS;
+        require(self.layers <= most, Error::TooManyLayers { most })
     }
 
     /// Divides layers of one shape into layers of the union. Layers of one filter are not united with each other: the
@@ -672,9 +665,7 @@ fn items_of_common(common: &Layer, parts: impl Iterator<Item = (u64, u64)> + Clo
 /// that it spends when it grows to as many layers.
 fn check<'a>(rules: &Blocked, layers: impl Iterator<Item = &'a Layer> + Clone) -> Result<(), SetError> {
     let capacity = sum(layers.clone().map(|layer| layer.capacity()));
-    if capacity > MOST_ITEMS {
-        return Err(Error::Full { capacity }.into());
-    }
+    require(capacity <= MOST_ITEMS, Error::Full { capacity })?;
     let count = layers.clone().count();
     let part = 1.0 - (0..count).fold(1.0, |left, index| left * (1.0 - rules.growth().share(index)));
     let check_sum = |sum: f64| {

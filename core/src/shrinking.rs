@@ -22,7 +22,7 @@ use crate::chain::{Allowance, Chain, Rules, ShapeOf, UNLIMITED, sum};
 use crate::error::Error;
 use crate::exceptions;
 use crate::filter::Filter;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked;
 use crate::layouts::blocked::sizing::{Geometry, POISSON_FROM};
 use crate::layouts::classic::{self, Classic};
@@ -51,8 +51,8 @@ const TRIED_AT_ONCE: u64 = 64;
 /// Why a filter cannot be shrunk. Nothing changed.
 ///
 /// ```
-/// # use libbloom::{Filter, ShrinkError, StoredLayout};
-/// let mut filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
+/// # use libbloom::{Filter, ShrinkError, Layout};
+/// let mut filter = Filter::builder(1000, 0.01).layout(Layout::Valkey).build()?;
 /// assert_eq!(filter.shrink_to_fit(), Err(ShrinkError::Layout));
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
@@ -135,7 +135,7 @@ impl Filter {
     pub fn shrink(&mut self, capacity: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
         let allowance = &exceptions::beside(self.exceptions() as usize, allowance);
         match &mut self.layers {
-            Layers::Blocked(chain) => shrink(
+            Layers::Blocked(chain, _) => shrink(
                 chain,
                 capacity,
                 allowance,
@@ -197,7 +197,7 @@ fn shrink<R: Rules>(
     let new = sum(smaller.iter().map(|&(_, shape)| rules.described(shape).bytes));
     let before = R::bytes(layers.len(), chain.array_bytes(layers.len()));
     let total = before.saturating_sub(freed).saturating_add(new);
-    ask(total.saturating_sub(new), total, None, allowance).map_err(Error::from)?;
+    ask(total.saturating_sub(new), total, None, allowance)?;
     let mut made: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
     for &(index, shape) in &smaller {
         let mut layer = fold(&layers[index], shape)?;

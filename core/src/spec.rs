@@ -5,7 +5,7 @@ use crate::error::ParamError;
 pub use crate::layouts::blocked::BlockedSpec;
 pub use crate::layouts::classic::ClassicSpec;
 pub use crate::layouts::valkey::ValkeySpec;
-use crate::params::{Expansion, StoredLayout, Tightening};
+use crate::params::{Expansion, Layout, Tightening};
 
 /// Everything that defines a new filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,11 +20,11 @@ pub enum Spec {
 
 impl Spec {
     /// The layout of the filter.
-    pub fn layout(&self) -> StoredLayout {
+    pub fn layout(&self) -> Layout {
         match self {
-            Self::Blocked(_) => StoredLayout::Blocked,
-            Self::Classic(_) => StoredLayout::Classic,
-            Self::Valkey(_) => StoredLayout::Valkey,
+            Self::Blocked(_) => Layout::Blocked,
+            Self::Classic(_) => Layout::Classic,
+            Self::Valkey(_) => Layout::Valkey,
         }
     }
 
@@ -66,16 +66,16 @@ impl BlockedSpec {
     ///
     /// # Errors
     /// [`ParamError`] if that layout has no such filter.
-    pub fn in_layout(self, layout: StoredLayout) -> Result<Spec, ParamError> {
+    pub fn in_layout(self, layout: Layout) -> Result<Spec, ParamError> {
         let (rate, capacity) = (self.error_rate.value(), self.capacity.items());
         let expansion = self.growth.expansion().map(Expansion::factor);
         Ok(match layout {
-            StoredLayout::Blocked => Spec::Blocked(self),
-            StoredLayout::Classic => {
+            Layout::Blocked => Spec::Blocked(self),
+            Layout::Classic => {
                 let stored = expansion.unwrap_or(ClassicSpec::UNUSED_EXPANSION);
                 Spec::Classic(ClassicSpec::new(rate, capacity, stored, expansion.is_some())?)
             }
-            StoredLayout::Valkey => {
+            Layout::Valkey => {
                 let (factor, tightening) = (expansion.unwrap_or(0), Tightening::DEFAULT);
                 Spec::Valkey(ValkeySpec::new(
                     rate,

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use libbloom::{Builder, Filter, StoredLayout};
+use libbloom::{Builder, Filter, Layout};
 
 /// A filter for 100 items at 0.01 with `options`, that holds one.
 fn of_one(options: impl Fn(Builder) -> Builder) -> Result<Filter, Box<dyn Error>> {
@@ -54,7 +54,7 @@ fn filters_that_cannot_be_combined_say_why() {
     let never = "it has another module's layout or a window, and cannot be combined";
     for (other, why) in [
         (of_one(|plain| plain.seed(8)).unwrap(), "it has another seed"),
-        (layout(StoredLayout::Classic), never),
+        (layout(Layout::Classic), never),
         (
             of_one(|plain| plain.window(Duration::from_secs(60))).unwrap(),
             never,
@@ -67,7 +67,7 @@ fn filters_that_cannot_be_combined_say_why() {
         let refused = plain.intersection_with(&other).unwrap_err().to_string();
         assert_eq!(refused, format!("filter 1 does not fit: {why}"));
     }
-    let [mut first, second] = [1, 2].map(|_| layout(StoredLayout::Valkey));
+    let [mut first, second] = [1, 2].map(|_| layout(Layout::Valkey));
     let refused = first.union_with(&second).unwrap_err().to_string();
     assert_eq!(refused, format!("the filter cannot be merged into: {never}"));
 }
@@ -83,8 +83,8 @@ fn what_is_shown_of_a_filter_is_one_short_line_without_its_seed() {
     const SEED: u64 = 0x1234_5678_9abc;
     let options: [fn(Builder) -> Builder; 4] = [
         |plain| plain,
-        |_| Filter::builder(10_000, 0.01).layout(StoredLayout::Classic),
-        |plain| plain.layout(StoredLayout::Valkey),
+        |_| Filter::builder(10_000, 0.01).layout(Layout::Classic),
+        |plain| plain.layout(Layout::Valkey),
         |plain| plain.window(Duration::from_secs(60)),
     ];
     for options in options {

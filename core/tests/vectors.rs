@@ -11,7 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use libbloom::chain::batch::Subset;
-use libbloom::{Filter, StoredLayout, UNLIMITED};
+use libbloom::{Filter, Layout, UNLIMITED};
 use serde_json::Value;
 
 fn items(hex: &Value) -> Vec<Vec<u8>> {
@@ -36,7 +36,7 @@ fn built(vector: &Value) -> Filter {
         builder = builder.seed(seed);
     }
     if let Some(layout) = parameters["layout"].as_str() {
-        builder = builder.layout(StoredLayout::named(layout).unwrap());
+        builder = builder.layout(Layout::named(layout).unwrap());
     }
     if let Some(seconds) = parameters["window"].as_u64() {
         builder = builder.window(Duration::from_secs(seconds));

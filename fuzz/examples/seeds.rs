@@ -10,7 +10,7 @@ use bloom_fuzz::{check, commands, stream};
 use libbloom::checks::{MemoryStream, Value};
 use libbloom::codec::stream::Sink as _;
 use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
-use libbloom::params::{SipSeed, StoredLayout, Tightening};
+use libbloom::params::{SipSeed, Layout, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
 use libbloom::{Filter, UNLIMITED};
 
@@ -116,7 +116,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seeds = Seeds(root.join("corpus"));
     for (name, filter) in &filters {
         let saved = check::saved(filter);
-        let blocked = filter.layout() != StoredLayout::Classic;
+        let blocked = filter.layout() != Layout::Classic;
         let count = if blocked { stream::COUNT } else { 0 };
         seeds.write(
             "stream",

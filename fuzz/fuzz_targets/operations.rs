@@ -12,7 +12,7 @@ use libbloom::chain::at_most;
 use libbloom::checks::Invalid;
 use libbloom::codec::chunks;
 use libbloom::packed::{Answers, Form, Packed};
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Tightening, Window};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Layout, Tightening, Window};
 use libbloom::spec::{BlockedSpec, Spec, ValkeySpec};
 use libfuzzer_sys::fuzz_target;
 
@@ -51,7 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
     check::is_moved_as_it_is(&tried.filter);
     check::has_figures(&tried.filter);
     let rate = tried.filter.estimated_error_rate();
-    if spec.layout() == StoredLayout::Blocked {
+    if spec.layout() == Layout::Blocked {
         assert!(
             rate <= tried.filter.error_rate() * (1.0 + 1e-9),
             "an estimate of {rate}"
@@ -87,7 +87,7 @@ fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
         return Some(spec.into());
     }
     if shape & 8 == 0 {
-        return spec.in_layout(StoredLayout::Classic).ok();
+        return spec.in_layout(Layout::Classic).ok();
     }
     let (rate, capacity) = (spec.error_rate.value(), spec.capacity.items());
     let factor = spec.growth.expansion().map_or(0, Expansion::factor);

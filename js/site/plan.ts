@@ -19,11 +19,12 @@ export const USUAL_SLICES = 8;
 
 const MOST_LAYERS = 16;
 const LINE_BYTES = 64;
-// Bytes of a filter besides its bits, and of one with a window.
-const FILTER_BYTES = 56n;
+// Bytes of a filter besides its bits, and of one with a window. A single layer is part of its filter or slice; several
+// are in a list.
+const FILTER_BYTES = 96n;
 const LAYER_BYTES = 64n;
 const WINDOW_BYTES = 120n;
-const SLICE_BYTES = 64n;
+const SLICE_BYTES = 104n;
 /** The part of a window's error rate that the usual layers of slices have. */
 const RATE_OF_SLICES = 0.85;
 
@@ -32,9 +33,10 @@ export function stageAt(spec: Plan, items: number): Stage | undefined {
   const layers = spec.slices ? windowAt(spec, spec.slices, items) : chainAt(spec, items);
   if (!layers) return undefined;
   const count = BigInt(layers.length);
-  const own = spec.slices ? WINDOW_BYTES + SLICE_BYTES * count : 0n;
+  const listed = layers.length > 1 ? LAYER_BYTES * count : 0n;
+  const own = spec.slices ? WINDOW_BYTES + SLICE_BYTES * count : listed;
   const bits = layers.reduce((sum, { lines, linesPerItem }) => sum + BigInt(lines) * BigInt(linesPerItem * LINE_BYTES), 0n);
-  const bytes = Number(FILTER_BYTES + LAYER_BYTES * count + own + bits);
+  const bytes = Number(FILTER_BYTES + own + bits);
   const errorRate = layers.reduce((all, { rate }) => all + rate * (1 - all), 0);
   return { items, bytes, layers: layers.length, bitsPerItem: (bytes * 8) / items, errorRate };
 }

@@ -16,7 +16,7 @@ use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
-use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, StoredLayout, UNLIMITED};
+use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, Layout, UNLIMITED};
 use libbloom::{file, saving};
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
@@ -704,7 +704,7 @@ fn builder(
     growing: bool,
 ) -> PyResult<libbloom::Builder> {
     let mut builder = libbloom::Filter::builder(capacity, error_rate);
-    let stored = StoredLayout::ALL.iter().find(|stored| stored.name() == layout);
+    let stored = Layout::ALL.iter().find(|stored| stored.name() == layout);
     let unknown = || PyValueError::new_err("layout must be 'blocked', 'classic' or 'valkey'");
     builder = builder.layout(*stored.ok_or_else(unknown)?);
     if fixed {

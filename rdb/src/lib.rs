@@ -603,16 +603,16 @@ pub fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
 }
 
 /// Writes the payload with which `RESTORE` makes the filter: as RedisBloom saves it for
-/// [`StoredLayout::Classic`](libbloom::StoredLayout::Classic), as valkey-bloom does for
-/// [`StoredLayout::Valkey`](libbloom::StoredLayout::Valkey). Any other filter needs this project's module in the
+/// [`Layout::Classic`](libbloom::Layout::Classic), as valkey-bloom does for
+/// [`Layout::Valkey`](libbloom::Layout::Valkey). Any other filter needs this project's module in the
 /// server.
 ///
 /// A server accepts payloads up to `proto-max-bulk-len`, which is 512 MB unless it is configured. A larger filter
 /// travels in chunks ([`Filter::of_chunks`]), or in an RDB file by [`Writer`].
 ///
 /// ```
-/// # use libbloom::{Filter, StoredLayout};
-/// let classic = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
+/// # use libbloom::{Filter, Layout};
+/// let classic = Filter::builder(1000, 0.01).layout(Layout::Classic).build()?;
 /// let mut payload = Vec::new();
 /// libbloom_rdb::write_payload(&classic, &mut payload)?; // RESTORE seen 0 <payload>
 /// assert_eq!(payload.first(), Some(&7));

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use libbloom::checks::{MemoryStream, Value};
 use libbloom::codec::stream::Sink as _;
-use libbloom::{Builder, StoredLayout};
+use libbloom::{Builder, Layout};
 
 use super::*;
 use checksum::Checksum;
@@ -83,9 +83,9 @@ fn filters_of_all_kinds() -> Vec<(&'static str, Filter)> {
         ("window", filled(builder().window(Duration::from_secs(60)))),
         (
             "classic",
-            filled(Filter::builder(100, 0.01).layout(StoredLayout::Classic)),
+            filled(Filter::builder(100, 0.01).layout(Layout::Classic)),
         ),
-        ("valkey", filled(builder().layout(StoredLayout::Valkey))),
+        ("valkey", filled(builder().layout(Layout::Valkey))),
     ]
 }
 
@@ -481,7 +481,7 @@ fn a_claimed_length_takes_no_memory_and_no_time() {
 #[test]
 fn a_filter_above_the_limit_is_told_and_the_next_is_read() {
     let small = Filter::builder(100, 0.01).build().unwrap();
-    for &layout in StoredLayout::ALL {
+    for &layout in Layout::ALL {
         let large = Filter::builder(100_000, 0.01).layout(layout).build().unwrap();
         let mut writer = Writer::new(Vec::new()).unwrap();
         writer.put(0, b"large", &large, None).unwrap();
@@ -542,7 +542,7 @@ fn a_filter_without_the_bits_of_its_items_is_refused() {
 #[test]
 fn filters_that_nobody_wants_take_no_memory() {
     let [small, large] = [100, 1_000_000].map(|capacity| {
-        let builder = Filter::builder(capacity, 0.01).layout(StoredLayout::Classic);
+        let builder = Filter::builder(capacity, 0.01).layout(Layout::Classic);
         builder.build().unwrap()
     });
     let mut writer = Writer::new(Vec::new()).unwrap();
@@ -700,7 +700,7 @@ fn payloads_that_hold_no_filter_are_refused_by_name() {
 #[test]
 fn a_lack_of_memory_is_told() {
     let no_memory = |error: &RdbError| matches!(error, RdbError::Filter(DecodeError::OutOfMemory { .. }));
-    for &layout in StoredLayout::ALL {
+    for &layout in Layout::ALL {
         let payload = payload_of(&Filter::builder(100_000, 0.01).layout(layout).build().unwrap());
         let read = |largest| failing::above(largest, || read_payload(&payload, u64::MAX));
         for largest in [1000, 10_000, 100_000] {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use libbloom::{Filter, StoredLayout};
+use libbloom::{Filter, Layout};
 use libbloom_rdb::Writer;
 use tempfile::TempDir;
 
@@ -22,10 +22,7 @@ fn filters_of_a_server_are_read() {
     // One that is damaged leaves the others.
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("dump.rdb");
-    let filter = Filter::builder(10, 0.01)
-        .layout(StoredLayout::Classic)
-        .build()
-        .unwrap();
+    let filter = Filter::builder(10, 0.01).layout(Layout::Classic).build().unwrap();
     let mut writer = Writer::new(b"".to_vec()).unwrap();
     writer.put(0, b"bad", &filter, None).unwrap();
     writer.put(0, b"good", &filter, None).unwrap();

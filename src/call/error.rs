@@ -13,7 +13,7 @@ use libbloom::exceptions::MOST_EXCEPTIONS;
 use libbloom::packed::Malformed;
 use libbloom::params::ErrorRate;
 use libbloom::sets::{MOST_ASKED, Mismatch};
-use libbloom::{Error, StoredLayout};
+use libbloom::{Error, Layout};
 
 /// An error that a command replies.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub enum CommandError {
         /// The layouts.
         layouts: &'static str,
         /// The layout of the filter if it is not the command that says it, but the module's option.
-        configured: Option<StoredLayout>,
+        configured: Option<Layout>,
     },
     /// Growing to VALIDATESCALETO would give the filter a capacity above what can be counted.
     GoalItems,

@@ -14,7 +14,7 @@ use super::error::CommandError;
 use super::packing::Packing;
 use super::target::Creation;
 use crate::options::values::Config;
-use libbloom::StoredLayout;
+use libbloom::Layout;
 use libbloom::layouts::valkey::Unreached;
 use libbloom::params::{
     Capacity, ErrorRate, Expansion, Growth, LATEST, Seed, SipSeed, Tightening, Time, Window,
@@ -76,7 +76,7 @@ pub struct Given {
     /// The seed of the filter's hash.
     pub seed: Option<GivenSeed>,
     /// The filter's layout.
-    pub layout: Option<StoredLayout>,
+    pub layout: Option<Layout>,
     /// The error rate of a new layer divided by that of the layer before it.
     pub tightening: Option<Tightening>,
     /// The number of items that the filter must be able to grow to.
@@ -150,7 +150,7 @@ impl Given {
                 b"GROWING" => flag(&mut given.growing, "GROWING")?,
                 b"SEED" => once(&mut given.seed, GivenSeed::read(value("SEED")?)?, "SEED")?,
                 b"LAYOUT" => {
-                    let layout = StoredLayout::named(value("LAYOUT")?.bytes());
+                    let layout = Layout::named(value("LAYOUT")?.bytes());
                     once(
                         &mut given.layout,
                         layout.ok_or(CommandError::BAD_LAYOUT)?,
@@ -232,19 +232,19 @@ impl Given {
     }
 
     /// The layout that was given, or valkey-bloom's if an option was given that only it has.
-    fn given_layout(&self) -> Option<StoredLayout> {
-        let implied = self.of_valkey().map(|_| StoredLayout::Valkey);
+    fn given_layout(&self) -> Option<Layout> {
+        let implied = self.of_valkey().map(|_| Layout::Valkey);
         self.layout.or(implied)
     }
 
     /// The layout of the filter to create.
-    fn layout(&self, config: &Config) -> StoredLayout {
+    fn layout(&self, config: &Config) -> Layout {
         self.given_layout().unwrap_or(config.layout)
     }
 
     /// Whether a BF.INSERT may lack ITEMS, unless the key holds a filter: valkey-bloom's may, as may a server's.
     pub fn may_lack_items(&self, config: &Config) -> bool {
-        self.told.is_some() || self.layout(config) == StoredLayout::Valkey
+        self.told.is_some() || self.layout(config) == Layout::Valkey
     }
 
     /// One of the given options that only filters in valkey-bloom's layout have.
@@ -258,16 +258,14 @@ impl Given {
 
     /// Checks that filters of this layout have all given options; `is_configured` if it is the module's option that
     /// says the layout.
-    fn check_for(&self, layout: StoredLayout, is_configured: bool) -> Result<(), CommandError> {
+    fn check_for(&self, layout: Layout, is_configured: bool) -> Result<(), CommandError> {
         let (option, layouts) = match layout {
-            StoredLayout::Classic if matches!(self.seed, Some(GivenSeed::Number(_))) => {
+            Layout::Classic if matches!(self.seed, Some(GivenSeed::Number(_))) => {
                 (Some("SEED"), "BLOCKED or VALKEY")
             }
-            StoredLayout::Classic | StoredLayout::Valkey if self.growing => (Some("GROWING"), "BLOCKED"),
-            StoredLayout::Classic | StoredLayout::Valkey if self.window.is_some() => {
-                (Some("WINDOW"), "BLOCKED")
-            }
-            StoredLayout::Valkey => (None, ""),
+            Layout::Classic | Layout::Valkey if self.growing => (Some("GROWING"), "BLOCKED"),
+            Layout::Classic | Layout::Valkey if self.window.is_some() => (Some("WINDOW"), "BLOCKED"),
+            Layout::Valkey => (None, ""),
             _ => (self.of_valkey(), "VALKEY"),
         };
         option.map_or(Ok(()), |option| {
@@ -299,7 +297,7 @@ impl Given {
         });
         let capacity = self.capacity.unwrap_or(config.initial_size);
         match layout {
-            StoredLayout::Classic => {
+            Layout::Classic => {
                 // One that does not grow has the expansion that RedisBloom would store and not use.
                 let unused = self.expansion.unwrap_or(if self.nonscaling {
                     ClassicSpec::UNUSED_EXPANSION
@@ -310,7 +308,7 @@ impl Given {
                 ClassicSpec::new(rate.used.value(), capacity.items(), stored, expansion.is_some())
                     .map(Spec::Classic)
             }
-            StoredLayout::Valkey => {
+            Layout::Valkey => {
                 let seed = match self.seed {
                     Some(GivenSeed::Bytes(seed)) => seed,
                     Some(GivenSeed::Number(seed)) => seed.into(),

@@ -48,8 +48,8 @@ impl Command for Debug {
 
 /// The line of a layer.
 pub(crate) fn line(layer: &LayerStats) -> String {
-    let (bytes, bits, set) = (layer.bytes(), layer.bits(), layer.bits_set);
-    let (capacity, size, ratio) = (layer.capacity(), layer.items, short(layer.error_rate()));
+    let (bytes, bits, set) = (layer.shape.bytes, layer.shape.bits, layer.bits_set);
+    let (capacity, size, ratio) = (layer.shape.capacity, layer.items, short(layer.shape.error_rate));
     let probes = layer.shape.probes;
     match (layer.shape.hash_width, layer.shape.lines_per_item) {
         (Some(hash_width), _) => format!(
@@ -75,7 +75,7 @@ pub(super) fn slices_of_layers(filter: &Filter) -> impl Iterator<Item = (&Slice,
 
 /// The times of a layer's slice, which its line has in addition.
 fn times((slice, is_first): (&Slice, bool)) -> String {
-    let (opens, closes, begins) = (slice.opens(), slice.closes(), u8::from(is_first));
+    let (opens, closes, begins) = (slice.opens, slice.closes, u8::from(is_first));
     format!(" opens:{opens} closes:{closes} begins:{begins}")
 }
 

@@ -13,7 +13,7 @@ use crate::{keyspace, options};
 use libbloom::filter::{LayerStats, Totals};
 use libbloom::layouts::blocked::window::Slice;
 use libbloom::params::Time;
-use libbloom::{Filter, StoredLayout};
+use libbloom::{Filter, Layout};
 
 /// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones
 /// up to a quarter of a million; listing these would take a second. BF.DEBUG lists them all.
@@ -256,13 +256,13 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
     }
 }
 
-fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice: Option<&Slice>) {
+fn full_layer(reply: Reply<'_>, layout: Layout, layer: &LayerStats, slice: Option<&Slice>) {
     reply.map(if slice.is_some() { 10 } else { 8 });
     reply.field("Layout").bulk(layout.name().as_bytes());
     let integers = [
-        ("Capacity", layer.capacity()),
+        ("Capacity", layer.shape.capacity),
         ("Items", layer.items),
-        ("Bytes", layer.bytes()),
+        ("Bytes", layer.shape.bytes),
         ("Bits set", layer.bits_set),
         ("Probes", layer.shape.probes),
     ];
@@ -271,9 +271,9 @@ fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice:
     }
     // Only layers of the blocked layout have lines.
     reply.field("Lines").integer_if_any(layer.shape.lines_per_item);
-    reply.field("Error rate").double(layer.error_rate());
+    reply.field("Error rate").double(layer.shape.error_rate);
     if let Some(slice) = slice {
-        reply.field("Opens").integer(slice.opens());
-        reply.field("Closes").integer(slice.closes());
+        reply.field("Opens").integer(slice.opens);
+        reply.field("Closes").integer(slice.closes);
     }
 }

@@ -1,7 +1,7 @@
 //! The module's options as values: names, bounds, defaults. Pure; [`options`](super) registers them with the server.
 
 use crate::number;
-use libbloom::StoredLayout;
+use libbloom::Layout;
 use libbloom::params::{Capacity, ErrorRate, Expansion, Seed};
 
 /// The configured seed.
@@ -131,9 +131,9 @@ table! {
     };
 
     /// The layout of filters that are made without one.
-    Layout "layout", layout: StoredLayout = StoredLayout::Blocked;
+    Layout "layout", layout: Layout = Layout::Blocked;
     show |layout| layout.name().to_owned();
-    read |value, _| Ok(StoredLayout::named(value).ok_or("blocked, classic or valkey")?);
+    read |value, _| Ok(Layout::named(value).ok_or("blocked, classic or valkey")?);
 
     /// The seed of filters that are made without one.
     Seed "seed", seed: SeedValue = SeedValue::Drawn(Seed(0));
@@ -210,7 +210,7 @@ impl Config {
 
     /// Whether filters that are made without a rate get a lower one than was configured.
     pub fn error_rate_is_limited(&self) -> bool {
-        self.layout != StoredLayout::Valkey && self.requested_error_rate != self.error_rate().value()
+        self.layout != Layout::Valkey && self.requested_error_rate != self.error_rate().value()
     }
 
     /// The seed of filters that are made without one.

@@ -15,7 +15,7 @@ use crate::work::{changing, creation, propagation, window};
 use libbloom::chain::batch::{BlockOutcome, Subset};
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;
-use libbloom::params::{StoredLayout, Time, Window};
+use libbloom::params::{Layout, Time, Window};
 use libbloom::{Allowance, Error, Filter, Item, ahead};
 
 /// Up to this many items a list is made when it is needed, and no memory is reserved for it before.
@@ -421,7 +421,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     fn is_expected(self, filter: &Filter, error: Error) -> bool {
         B::FOREIGN_PRIMARIES_SEND_IT
             && self.ctx.must_obey()
-            && matches!(filter.layout(), StoredLayout::Classic | StoredLayout::Valkey)
+            && matches!(filter.layout(), Layout::Classic | Layout::Valkey)
             && matches!(error, Error::Full { .. })
     }
 

@@ -17,7 +17,7 @@ const PIECE: usize = 512;
 
 /// How two bits are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+pub(super) enum Operation {
     Or,
     And,
 }
@@ -34,23 +34,16 @@ impl Work for Combine<'_> {
 
     #[inline(always)]
     fn run<K: Kernel>(self, _: K) {
-        // Arrays and tiles consist of whole words.
-        let (words, _) = self.place.as_chunks_mut::<8>();
-        let (new_words, _) = self.bytes.as_chunks::<8>();
-        let pairs = words.iter_mut().zip(new_words);
+        let pairs = self.place.iter_mut().zip(self.bytes);
         match self.operation {
-            Operation::Or => pairs.for_each(|(word, new)| {
-                *word = (u64::from_ne_bytes(*word) | u64::from_ne_bytes(*new)).to_ne_bytes();
-            }),
-            Operation::And => pairs.for_each(|(word, new)| {
-                *word = (u64::from_ne_bytes(*word) & u64::from_ne_bytes(*new)).to_ne_bytes();
-            }),
+            Operation::Or => pairs.for_each(|(byte, other)| *byte |= other),
+            Operation::And => pairs.for_each(|(byte, other)| *byte &= other),
         }
     }
 }
 
-fn combine(operation: Operation, place: &mut [u8], bytes: &[u8]) {
-    debug_assert!(place.len().is_multiple_of(8) && bytes.len().is_multiple_of(8));
+/// Combines `bytes` into the first bytes of `place`.
+pub(super) fn combine(operation: Operation, place: &mut [u8], bytes: &[u8]) {
     kernel::run(Combine {
         operation,
         place,
@@ -117,24 +110,16 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 
     /// Sets the bits that all of `arrays` have in common, in an array without set bits.
     pub fn set_common(&mut self, arrays: &[&[u8]]) {
-        let mut common = [0; TILE];
-        let mut ones = 0;
-        for (index, place) in self.bytes_mut().chunks_mut(TILE).enumerate() {
-            let start = index * TILE;
-            let common = &mut common[..place.len()];
+        self.fill_tiles(|start, common| {
             common.fill(0xff);
             for array in arrays {
                 let bytes = tile(array, start);
                 combine(Operation::And, common, bytes);
                 // Beyond its end, an array has no bits.
-                common[bytes.len()..].fill(0);
+                let end = bytes.len().min(common.len());
+                common[end..].fill(0);
             }
-            if !all_zero(common) {
-                place.copy_from_slice(common);
-                ones += count(common);
-            }
-        }
-        self.count_set(ones);
+        });
     }
 }
 

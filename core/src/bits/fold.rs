@@ -5,26 +5,11 @@
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
 use super::array::{BitArray, all_zero};
+use super::combine::{Operation, combine};
 use super::kernel::{self, CountOnes, Kernel, Work};
 
 /// Bytes of the result that are made at a time.
 const TILE: usize = 4096;
-
-/// Sets in `place` the bits of `bytes`, which has the same length.
-struct Or<'a> {
-    place: &'a mut [u8],
-    bytes: &'a [u8],
-}
-
-impl Work for Or<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<K: Kernel>(self, _: K) {
-        let pairs = self.place.iter_mut().zip(self.bytes);
-        pairs.for_each(|(byte, other)| *byte |= other);
-    }
-}
 
 /// Sets in each unit of `place` the bits of a group of consecutive units of `bytes`. All groups have one length.
 struct OrNeighbours<'a> {
@@ -81,17 +66,13 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         debug_assert!(length > 0 && longer.len().is_multiple_of(length) && length <= self.bytes().len());
         self.fill_tiles(|start, tile| {
             for part in longer.chunks_exact(length) {
-                let bytes = &part[start..length.min(start + tile.len())];
-                kernel::run(Or {
-                    place: &mut tile[..bytes.len()],
-                    bytes,
-                });
+                combine(Operation::Or, tile, &part[start..length.min(start + tile.len())]);
             }
         });
     }
 
     /// Fills the array tile by tile: `fill` gets the offset of a tile, and the tile without set bits.
-    fn fill_tiles(&mut self, fill: impl Fn(usize, &mut [u8])) {
+    pub(super) fn fill_tiles(&mut self, fill: impl Fn(usize, &mut [u8])) {
         let mut ones = 0;
         for (index, place) in self.bytes_mut().chunks_mut(TILE).enumerate() {
             let tile = &mut [0; TILE][..place.len()];

@@ -96,25 +96,26 @@ pub trait Work {
     fn run<K: Kernel>(self, kernel: K) -> Self::Output;
 }
 
-/// [`Work`] on one item in one layer. Its arguments are not fields of a value, so that they travel in registers.
-pub trait WorkOnOne<Layer, Hash> {
-    /// Does the work. Implementations are `#[inline(always)]`, as those of [`Work::run`] are.
-    fn run<K: Kernel>(kernel: K, layer: Layer, hash: Hash) -> bool;
-}
-
-/// Does the work `W` with the fastest kernel that this processor supports.
+/// Does the same work on one item with one of two functions, which are `#[inline(always)]`: `by_vector` if this processor
+/// has vector instructions. Its arguments are not fields of a value as those of [`Work`] are, so that they travel in
+/// registers.
 #[inline]
-pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(layer: L, hash: H) -> bool {
+pub fn run_on_one<L, H>(
+    by_vector: impl FnOnce(L, Vector, H) -> bool,
+    portably: impl FnOnce(L, Portable, H) -> bool,
+    layers: L,
+    hash: H,
+) -> bool {
     match Vector::detected() {
-        Some(kernel) => kernel.run_on_one::<W, L, H>(layer, hash),
-        None => run_on_one_portably::<W, L, H>(layer, hash),
+        Some(kernel) => kernel.run_on_one(by_vector, layers, hash),
+        None => run_on_one_portably(portably, layers, hash),
     }
 }
 
 /// A function of its own, so that [`run_on_one`] stays short.
 #[inline(never)]
-fn run_on_one_portably<W: WorkOnOne<L, H>, L, H>(layer: L, hash: H) -> bool {
-    W::run(Portable, layer, hash)
+fn run_on_one_portably<L, H>(work: impl FnOnce(L, Portable, H) -> bool, layers: L, hash: H) -> bool {
+    work(layers, Portable, hash)
 }
 
 /// Runs `work` with the fastest kernel that this processor supports, at the cost of one branch.
@@ -292,10 +293,10 @@ impl Portable {
         work.run(self)
     }
 
-    /// Does the work `W`.
+    /// Does the `work` on one item.
     #[inline(always)]
-    pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(self, layer: L, hash: H) -> bool {
-        W::run(self, layer, hash)
+    pub fn run_on_one<L, H>(self, work: impl FnOnce(L, Self, H) -> bool, layers: L, hash: H) -> bool {
+        work(layers, self, hash)
     }
 }
 
@@ -344,7 +345,7 @@ mod avx2 {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use super::tables::{SHIFTS, USED, Used, Words};
-    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, WorkOnOne, start};
+    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, start};
 
     /// The kernel for AVX2, which handles four words at a time.
     #[derive(Clone, Copy, Debug)]
@@ -384,11 +385,11 @@ mod avx2 {
             unsafe { run_with_avx2(self, work) }
         }
 
-        /// Does the work `W` in a function that is compiled for AVX2.
+        /// Does the `work` on one item in a function that is compiled for AVX2.
         #[inline(always)]
-        pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(self, layer: L, hash: H) -> bool {
+        pub fn run_on_one<L, H>(self, work: impl FnOnce(L, Self, H) -> bool, layers: L, hash: H) -> bool {
             // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
-            unsafe { run_on_one_with_avx2::<W, L, H>(self, layer, hash) }
+            unsafe { run_on_one_with_avx2(self, work, layers, hash) }
         }
     }
 
@@ -398,8 +399,13 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2,bmi2,popcnt")]
-    fn run_on_one_with_avx2<W: WorkOnOne<L, H>, L, H>(kernel: Avx2, layer: L, hash: H) -> bool {
-        W::run(kernel, layer, hash)
+    fn run_on_one_with_avx2<L, H>(
+        kernel: Avx2,
+        work: impl FnOnce(L, Avx2, H) -> bool,
+        layers: L,
+        hash: H,
+    ) -> bool {
+        work(layers, kernel, hash)
     }
 
     impl Kernel for Avx2 {
@@ -553,7 +559,7 @@ mod neon {
     };
 
     use super::tables::{SHIFTS, USED, Used};
-    use super::{COUNTS, Kernel, Line, Work, WorkOnOne, start};
+    use super::{COUNTS, Kernel, Line, Work, start};
 
     /// The kernel for NEON, which handles two words at a time.
     #[derive(Clone, Copy, Debug)]
@@ -576,10 +582,10 @@ mod neon {
             work.run(self)
         }
 
-        /// Does the work `W`.
+        /// Does the `work` on one item.
         #[inline(always)]
-        pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(self, layer: L, hash: H) -> bool {
-            W::run(self, layer, hash)
+        pub fn run_on_one<L, H>(self, work: impl FnOnce(L, Self, H) -> bool, layers: L, hash: H) -> bool {
+            work(layers, self, hash)
         }
     }
 

@@ -6,8 +6,9 @@
 
 use std::fmt::Debug;
 
+use super::list::List;
 use crate::bits::array::OutOfRange;
-use crate::bits::kernel::{Kernel, Work, WorkOnOne};
+use crate::bits::kernel::{self, Kernel, Portable, Vector, Work};
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
@@ -62,8 +63,6 @@ pub trait Layer: Sized + Debug {
     fn relocate(&mut self, mover: &mut impl Mover);
     /// A prefetcher for all the memory that [`Self::contains`] and [`Self::insert`] read.
     fn prefetcher(&self) -> impl Prefetch;
-    /// Prefetches the memory that [`Self::contains`] reads first.
-    fn prefetch_first(&self, hash: ItemHash);
     /// A prefetcher for looking up a block. If the layer `is_only`, the lookup is [`Self::contains_block`];
     /// if it is the newest of several, [`Self::any_contains_block`] with [`Prefetched::Yes`].
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch;
@@ -270,14 +269,15 @@ impl Hasher for ItemHash {
     }
 }
 
-/// Tests whether any of several layers, newest first, contains one item.
-pub struct AnyContains;
-
-impl<'a, L: Layer + 'a, I: Iterator<Item = &'a L> + Clone> WorkOnOne<I, ItemHash> for AnyContains {
-    #[inline(always)]
-    fn run<K: Kernel>(kernel: K, layers: I, hash: ItemHash) -> bool {
-        L::any_contains(layers, kernel, hash)
-    }
+/// Whether any of `layers`, newest first, contains the item.
+#[inline]
+pub fn any_contains<'a, L: Layer + 'a>(layers: impl Iterator<Item = &'a L> + Clone, hash: ItemHash) -> bool {
+    kernel::run_on_one(
+        L::any_contains::<Vector>,
+        L::any_contains::<Portable>,
+        layers,
+        hash,
+    )
 }
 
 /// Tests which of `items` any of several layers contains, and reports the answers block by block.
@@ -326,14 +326,14 @@ where
 /// Adds one item to a chain; true if it is new.
 pub struct AddOne<'a, L, G> {
     /// All layers, oldest first; never empty.
-    pub layers: &'a mut Vec<L>,
+    pub layers: &'a mut List<L>,
     /// The item's hash.
     pub hash: ItemHash,
     /// Appends a layer.
     pub grow: G,
 }
 
-impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L, G> {
+impl<L: Layer, G: FnMut(&mut List<L>) -> Result<(), Error>> Work for AddOne<'_, L, G> {
     type Output = Result<bool, Error>;
 
     #[inline(always)]
@@ -349,7 +349,7 @@ impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L
 /// which the chain has no room and cannot grow; the items before it have been added.
 pub struct AddMany<'a, L, H, I, F, G> {
     /// All layers, oldest first; never empty.
-    pub layers: &'a mut Vec<L>,
+    pub layers: &'a mut List<L>,
     /// The chain's hash function.
     pub hasher: &'a H,
     /// The items to add.
@@ -366,7 +366,7 @@ where
     H: Hasher,
     I: Iterator<Item: AsRef<[u8]>>,
     F: FnMut(BlockOutcome, &Block),
-    G: FnMut(&mut Vec<L>) -> Result<(), Error>,
+    G: FnMut(&mut List<L>) -> Result<(), Error>,
 {
     type Output = Result<(), Error>;
 
@@ -448,18 +448,19 @@ impl Block {
 #[inline(always)]
 pub fn insert_unknown<K: Kernel, L: Layer>(
     kernel: K,
-    layers: &mut Vec<L>,
+    layers: &mut List<L>,
     hashes: &Hashes,
     unknown: Subset,
-    grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
+    grow: &mut impl FnMut(&mut List<L>) -> Result<(), Error>,
 ) -> (Subset, Result<(), (usize, Error)>) {
-    let older = layers.len() - 1;
-    let newest = &mut layers[older];
+    let Some(newest) = layers.last_mut() else {
+        return (Subset::NONE, Ok(()));
+    };
     let room = newest.capacity().saturating_sub(newest.items());
     if unknown.count_ones() <= room {
         return (newest.insert_block(kernel, hashes, unknown), Ok(()));
     }
-    let mut new = Subset::NONE;
+    let (mut new, older) = (Subset::NONE, layers.len() - 1);
     for at in unknown {
         match add_one(kernel, layers, older, hashes[at], grow) {
             Ok(is_new) => new.put_if(at, is_new),
@@ -473,10 +474,10 @@ pub fn insert_unknown<K: Kernel, L: Layer>(
 #[inline(always)]
 fn add_one<K: Kernel, L: Layer>(
     kernel: K,
-    layers: &mut Vec<L>,
+    layers: &mut List<L>,
     searched: usize,
     hash: ItemHash,
-    grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
+    grow: &mut impl FnMut(&mut List<L>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let older = layers.len() - 1;
     if L::any_contains(layers[searched..older].iter().rev(), kernel, hash) {

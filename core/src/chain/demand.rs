@@ -2,11 +2,11 @@
 
 use crate::error::Error;
 
-/// Up to this many layers the list of layers is exactly as long as needed, because there are many small filters.
-const EXACT_LAYERS: usize = 16;
+/// Up to this many values a list is exactly as long as needed, because there are many small filters.
+const EXACT: usize = 16;
 
 /// Bytes of a filter's own struct. It is defined here because the struct is in a module above this one.
-pub const FILTER_BYTES: u64 = 56;
+pub const FILTER_BYTES: u64 = 96;
 
 /// The memory that a filter requests, in bytes as [`Filter::bytes`](crate::Filter::bytes) counts them. What an
 /// allocator adds to a block is not in it.
@@ -63,24 +63,6 @@ pub fn at_most(limit: u64) -> impl Fn(Demand) -> Result<(), Limit> {
     }
 }
 
-/// The refusal of a filter's memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused {
-    /// Bytes that the filter would have.
-    pub bytes: u64,
-    /// The limit that forbids it.
-    pub limit: Limit,
-}
-
-impl From<Refused> for Error {
-    fn from(Refused { bytes, limit }: Refused) -> Self {
-        match limit {
-            Limit::Bytes(limit) => Self::OverLimit { bytes, limit },
-            Limit::Layers(most) => Self::TooManyLayers { most },
-        }
-    }
-}
-
 /// Requests memory for a filter that will have `total` bytes, of which it keeps `held`. `grows_to` is the number of its
 /// layers, if it grows.
 pub(crate) fn ask(
@@ -88,10 +70,12 @@ pub(crate) fn ask(
     total: u64,
     grows_to: Option<usize>,
     allowance: Allowance<'_>,
-) -> Result<(), Refused> {
+) -> Result<(), Error> {
     let new = total.saturating_sub(held);
-    let refused = |limit| Refused { bytes: total, limit };
-    allowance(Demand { new, total, grows_to }).map_err(refused)
+    allowance(Demand { new, total, grows_to }).map_err(|limit| match limit {
+        Limit::Bytes(limit) => Error::OverLimit { bytes: total, limit },
+        Limit::Layers(most) => Error::TooManyLayers { most },
+    })
 }
 
 /// An empty list with room for `count` values.
@@ -122,31 +106,27 @@ pub fn listed<T>(values: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator
     Ok(list)
 }
 
-/// Appends `value` to a list whose final length is unknown. The list doubles when it is full.
+/// Appends `value` to a list whose final length is unknown.
 pub(crate) fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Error> {
-    if list.len() == list.capacity() {
-        reserve(list, list.len().max(4))?;
-    }
+    reserve_one(list)?;
     list.push(value);
     Ok(())
 }
 
-/// Makes room for another layer. A long list grows by a part of its length, so that a long chain is not copied for
-/// every layer.
-pub(crate) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
-    let room = room_for(layers.len() + 1, layers.capacity());
-    let more = room - layers.len();
-    reserve(layers, more)
+/// Makes room for another value. A long list grows by a part of its length, so that it is not copied for every value.
+pub(crate) fn reserve_one<T>(list: &mut Vec<T>) -> Result<(), Error> {
+    let more = room_for(list.len() + 1, list.capacity()) - list.len();
+    reserve(list, more)
 }
 
-/// The room of a list that must hold `layers` layers and has room for `room`.
-pub(crate) fn room_for(layers: usize, room: usize) -> usize {
-    if layers <= room {
+/// The room of a list that must hold `count` values and has room for `room`.
+fn room_for(count: usize, room: usize) -> usize {
+    if count <= room {
         room
-    } else if layers <= EXACT_LAYERS {
-        layers
+    } else if count <= EXACT {
+        count
     } else {
-        layers + (layers - 1) / 8 - 1
+        count + (count - 1) / 8 - 1
     }
 }
 
@@ -159,7 +139,7 @@ mod tests {
     #[test]
     fn a_long_list_grows_by_an_eighth() {
         for held in 0..1000 {
-            let more = if held < EXACT_LAYERS { 1 } else { held / 8 };
+            let more = if held < EXACT { 1 } else { held / 8 };
             assert_eq!(room_for(held + 1, held), held + more);
             assert_eq!(room_for(held, held), held);
         }

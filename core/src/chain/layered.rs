@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, LayerShape, Rules, sum};
-use crate::params::{StoredLayout, Time};
+use crate::params::{Layout, Time};
 
 /// What one layer holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,33 +21,11 @@ pub struct LayerStats {
     pub bits_set: u64,
 }
 
-impl LayerStats {
-    /// Items that the layer is made for.
-    pub fn capacity(&self) -> u64 {
-        self.shape.capacity
-    }
-
-    /// Bytes of the layer's bit array.
-    pub fn bytes(&self) -> u64 {
-        self.shape.bytes
-    }
-
-    /// Bits of the layer's bit array.
-    pub fn bits(&self) -> u64 {
-        self.shape.bits
-    }
-
-    /// The rate that the layer is made for.
-    pub fn error_rate(&self) -> f64 {
-        self.shape.error_rate
-    }
-}
-
 /// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
 /// of a layer.
 pub trait Layered: Debug {
     /// The layout.
-    fn layout(&self) -> StoredLayout;
+    fn layout(&self) -> Layout;
 
     /// The false positive rate that the filter was made for.
     fn error_rate(&self) -> f64;
@@ -95,7 +73,7 @@ pub trait Layered: Debug {
 }
 
 impl<R: Rules> Layered for Chain<R> {
-    fn layout(&self) -> StoredLayout {
+    fn layout(&self) -> Layout {
         R::LAYOUT
     }
 

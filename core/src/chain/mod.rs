@@ -6,17 +6,19 @@
 pub mod batch;
 pub mod demand;
 pub mod layered;
+pub mod list;
 
 use std::fmt::{self, Debug};
 
 use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::{Item, ItemHash};
-use crate::params::StoredLayout;
-use batch::{AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
+use crate::params::Layout;
+use batch::{AddMany, AddOne, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
-use demand::{FILTER_BYTES, ask, reserve, reserve_one};
+use demand::{FILTER_BYTES, ask};
+use list::List;
 
 /// The largest capacity of all layers of a filter together: it fits into a reply, and sums do not overflow.
 pub const MOST_ITEMS: u64 = i64::MAX as u64;
@@ -33,7 +35,7 @@ pub type ShapeOf<R> = <<R as Rules>::Layer as Layer>::Shape;
 /// How the filters of a layout hash and grow.
 pub trait Rules: Clone + Debug {
     /// The layout.
-    const LAYOUT: StoredLayout;
+    const LAYOUT: Layout;
     /// A layer.
     type Layer: Layer;
     /// The hash function.
@@ -85,7 +87,7 @@ pub trait Rules: Clone + Debug {
     /// Bytes that are reported for a filter with this number of layers, without their bits. Spare room in the list of
     /// layers is not counted: a replica's list may have grown in other steps, and its filter must be as large.
     fn own_bytes(layers: usize) -> u64 {
-        FILTER_BYTES + (layers * size_of::<Self::Layer>()) as u64
+        FILTER_BYTES + (List::<Self::Layer>::listed(layers) * size_of::<Self::Layer>()) as u64
     }
 
     /// Bytes that are reported for a filter with this number of layers, whose bit arrays have `arrays` bytes.
@@ -123,7 +125,7 @@ pub struct LayerShape {
 
 /// A Bloom filter of one layout. It has at least one layer.
 pub struct Chain<R: Rules> {
-    layers: Vec<R::Layer>,
+    layers: List<R::Layer>,
     rules: R,
 }
 
@@ -140,7 +142,7 @@ impl<R: Rules> Chain<R> {
     /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
     /// behind.
     pub fn new((rules, first): (R, ShapeOf<R>), allowance: Allowance<'_>) -> Result<Self, Error> {
-        let mut layers = Vec::new();
+        let mut layers = List::default();
         append(&rules, &mut layers, first, allowance)?;
         Ok(Self { layers, rules })
     }
@@ -159,6 +161,7 @@ impl<R: Rules> Chain<R> {
 
     /// Makes a stored filter. The caller has checked that there is a layer, and that the layers fit the rules.
     pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
+        let layers = layers.into();
         let mut chain = Self { layers, rules };
         R::Layer::start_all_at(&mut chain.layers, 0);
         chain
@@ -169,11 +172,11 @@ impl<R: Rules> Chain<R> {
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), Error> {
-        reserve(&mut self.layers, more)
+        self.layers.reserve(more)
     }
 
     /// Replaces the rules, and lets `change` rebuild the layers.
-    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut Vec<R::Layer>)) {
+    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut List<R::Layer>)) {
         self.rules = rules;
         change(&self.rules, &mut self.layers);
         R::Layer::start_all_at(&mut self.layers, 0);
@@ -191,7 +194,7 @@ impl<R: Rules> Chain<R> {
 
     /// The layers, to be changed and added to, and the rules.
     #[inline(always)]
-    pub(super) fn parts_mut(&mut self) -> (&mut Vec<R::Layer>, &R) {
+    pub(super) fn parts_mut(&mut self) -> (&mut List<R::Layer>, &R) {
         (&mut self.layers, &self.rules)
     }
 
@@ -207,7 +210,7 @@ impl<R: Rules> Chain<R> {
 
     /// Passes every block of memory to `visit`, as [`Filter::each_allocation`](crate::Filter::each_allocation) does.
     pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
-        let list = Allocation::of_list(&self.layers);
+        let list = self.layers.allocation();
         let arrays = self.layers.iter().filter_map(Layer::allocation);
         list.into_iter().chain(arrays).for_each(visit);
     }
@@ -216,14 +219,14 @@ impl<R: Rules> Chain<R> {
     #[inline(always)]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
         let (item, hasher) = (item.into(), self.rules.hasher());
-        let only = match &self.layers[..] {
-            [layer] => Some(layer),
+        let only = match &self.layers {
+            List::One(layer) => Some(layer),
             _ => None,
         };
         match hasher.known(item) {
             Some(hash) => only
                 .and_then(|layer| layer.contains_in_only_layer(&hash, &[]))
-                .unwrap_or_else(|| self.any_contains(hash)),
+                .unwrap_or_else(|| batch::any_contains(self.layers.iter().rev(), hash)),
             None => only
                 .and_then(|layer| layer.contains_in_only_layer(hasher, item.bytes()))
                 .unwrap_or_else(|| self.hashed_is_contained(item.bytes())),
@@ -234,12 +237,8 @@ impl<R: Rules> Chain<R> {
     /// not compute the half of the hash that only this needs.
     #[inline(never)]
     fn hashed_is_contained(&self, item: &[u8]) -> bool {
-        self.any_contains(self.rules.hasher().hash(item.into()))
-    }
-
-    #[inline]
-    fn any_contains(&self, hash: ItemHash) -> bool {
-        kernel::run_on_one::<AnyContains, _, _>(self.layers.iter().rev(), hash)
+        let hash = self.rules.hasher().hash(item.into());
+        batch::any_contains(self.layers.iter().rev(), hash)
     }
 
     /// Queries items in blocks, as [`Filter::contains_blocks`](crate::Filter::contains_blocks) does.
@@ -260,8 +259,8 @@ impl<R: Rules> Chain<R> {
     #[inline(always)]
     pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
         let (item, hasher) = (item.into(), self.rules.hasher());
-        let only = match &mut self.layers[..] {
-            [layer] if layer.items() < layer.capacity() => Some(layer),
+        let only = match &mut self.layers {
+            List::One(layer) if layer.items() < layer.capacity() => Some(layer),
             _ => None,
         };
         let (known, item) = (hasher.known(item), item.bytes());
@@ -285,7 +284,7 @@ impl<R: Rules> Chain<R> {
     #[inline(never)]
     fn add_or_grow(&mut self, hash: ItemHash, allowance: Allowance<'_>) -> Result<bool, Error> {
         let Self { layers, rules } = self;
-        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        let grow = |layers: &mut List<R::Layer>| grow(layers, rules, allowance);
         kernel::run(AddOne { layers, hash, grow })
     }
 
@@ -297,7 +296,7 @@ impl<R: Rules> Chain<R> {
         added: impl FnMut(BlockOutcome, &Block),
     ) -> Result<(), Error> {
         let Self { layers, rules } = self;
-        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        let grow = |layers: &mut List<R::Layer>| grow(layers, rules, allowance);
         kernel::run(AddMany {
             layers,
             hasher: rules.hasher(),
@@ -310,7 +309,7 @@ impl<R: Rules> Chain<R> {
     /// See [`Filter::relocate`](crate::Filter::relocate).
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
         if first == 0 {
-            self.layers = mover.list(std::mem::take(&mut self.layers));
+            self.layers.relocate(mover);
         }
         for (index, layer) in self.layers.iter_mut().enumerate().skip(first) {
             if index > first && mover.must_pause() {
@@ -324,7 +323,7 @@ impl<R: Rules> Chain<R> {
 
 /// Appends the next layer. On an error the layers are unchanged.
 #[cold]
-fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
+fn grow<R: Rules>(layers: &mut List<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
     let next = rules.next(layers.iter().map(Layer::shape))?;
     append(rules, layers, next, allowance)
 }
@@ -335,23 +334,31 @@ fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_
 /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing changed.
 pub(super) fn append<R: Rules>(
     rules: &R,
-    layers: &mut Vec<R::Layer>,
+    layers: &mut List<R::Layer>,
     new: ShapeOf<R>,
     allowance: Allowance<'_>,
 ) -> Result<(), Error> {
     let (capacity, described) = (capacity(layers), rules.described(new));
-    if capacity.saturating_add(described.capacity) > MOST_ITEMS {
-        return Err(Error::Full { capacity });
-    }
+    let all = capacity.saturating_add(described.capacity);
+    require(all <= MOST_ITEMS, Error::Full { capacity })?;
     let arrays = R::Layer::bytes_of_all(layers);
-    let (held, count) = (layers.len(), layers.len() + 1);
-    let total = R::bytes(count, arrays.saturating_add(described.bytes));
-    ask(R::held(held, arrays), total, Some(count), allowance)?;
+    let grows_to = Some(layers.len() + 1);
+    ask_for_next::<R>(layers.len(), arrays, described.bytes, grows_to, allowance)?;
     let mut layer = R::Layer::make(new)?;
     layer.start_at(arrays);
-    reserve_one(layers)?;
-    layers.push(layer);
-    Ok(())
+    layers.push(layer)
+}
+
+/// Requests memory for a bit array of `array` bytes, beside `layers` layers whose arrays have `arrays` bytes.
+pub(super) fn ask_for_next<R: Rules>(
+    layers: usize,
+    arrays: u64,
+    array: u64,
+    grows_to: Option<usize>,
+    allowance: Allowance<'_>,
+) -> Result<(), Error> {
+    let total = R::bytes(layers + 1, arrays.saturating_add(array));
+    ask(R::held(layers, arrays), total, grows_to, allowance)
 }
 
 /// The sum of the layers' capacities.

@@ -6,9 +6,9 @@
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{ask, reserve_one, reserved};
-use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules as _, sum};
-use crate::codec::fields::{DecodeError, Fields, restored};
+use crate::chain::demand::{ask, push, reserved};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules as _, ask_for_next, sum};
+use crate::codec::fields::{DecodeError, Fields, put, require, restored};
 use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
 use crate::layouts::classic::{Classic, Layer, Options, Shape};
@@ -101,20 +101,18 @@ pub fn load(
 pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     let layers = chain.layers();
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
-    bytes.extend_from_slice(&items(chain).to_le_bytes());
-    bytes.extend_from_slice(&(layers.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&chain.rules().options().word().to_le_bytes());
-    bytes.extend_from_slice(&chain.rules().expansion().to_le_bytes());
+    let (options, expansion) = (chain.rules().options(), chain.rules().expansion());
+    put!(
+        bytes,
+        items(chain),
+        layers.len() as u32,
+        options.word(),
+        expansion
+    );
     for layer in layers {
         let shape = layer.shape();
-        bytes.extend_from_slice(&shape.bytes.to_le_bytes());
-        bytes.extend_from_slice(&shape.bits.to_le_bytes());
-        bytes.extend_from_slice(&layer.items().to_le_bytes());
-        bytes.extend_from_slice(&shape.error_rate.to_le_bytes());
-        bytes.extend_from_slice(&shape.bits_per_item.to_le_bytes());
-        bytes.extend_from_slice(&shape.probes.to_le_bytes());
-        bytes.extend_from_slice(&shape.capacity.to_le_bytes());
-        bytes.push(shape.n2);
+        put!(bytes, shape.bytes, shape.bits, layer.items(), shape.error_rate);
+        put!(bytes, shape.bits_per_item, shape.probes, shape.capacity, shape.n2);
     }
     Ok(bytes)
 }
@@ -130,9 +128,11 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     let layers = fields.u32()?;
     let (options, expansion) = (fields.u32()?, fields.u32()?);
     let layer_bytes = fields.0.len();
-    if layer_bytes / LAYER_BYTES != layers as usize || !layer_bytes.is_multiple_of(LAYER_BYTES) {
-        return Err(DecodeError::Field("header length"));
-    }
+    let is_whole = layer_bytes.is_multiple_of(LAYER_BYTES);
+    require(
+        is_whole && layer_bytes / LAYER_BYTES == layers as usize,
+        "header length",
+    )?;
     let mut loader = Loader::new(items, u64::from(layers), options, expansion)?;
     // Nothing is allocated for layers until all of their sizes are valid and the sum is allowed.
     let mut stored = reserved(layers as usize)?;
@@ -180,9 +180,8 @@ struct Loader {
 impl Loader {
     fn new(items: u64, layers: u64, options: u32, expansion: u32) -> Result<Self, DecodeError> {
         let options = Options::new(options).ok_or(DecodeError::Field("options"))?;
-        if layers == 0 || (layers > 1 && options.has(Options::NO_SCALING)) {
-            return Err(DecodeError::Field("layers"));
-        }
+        let grows = !options.has(Options::NO_SCALING);
+        require(layers == 1 || layers > 1 && grows, "layers")?;
         Ok(Self {
             rules: Classic::stored(options, expansion),
             layers: Vec::new(),
@@ -194,14 +193,9 @@ impl Loader {
 
     /// Requests memory for the next layer, with a bit array of `array` bytes.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        let (layers, held) = (self.layers.len(), Classic::held(self.layers.len(), self.arrays));
+        ask_for_next::<Classic>(self.layers.len(), self.arrays, array, None, allowance)?;
         self.arrays = self.arrays.saturating_add(array);
-        Ok(ask(
-            held,
-            Classic::bytes(layers + 1, self.arrays),
-            None,
-            allowance,
-        )?)
+        Ok(())
     }
 
     /// Checks and appends the next layer.
@@ -212,11 +206,8 @@ impl Loader {
     ) -> Result<(), DecodeError> {
         shape.check(self.rules.options()).map_err(DecodeError::Field)?;
         let capacity = self.capacity.saturating_add(shape.capacity);
-        if capacity > MOST_ITEMS {
-            return Err(DecodeError::Field("capacity"));
-        }
-        reserve_one(&mut self.layers)?;
-        self.layers.push(shape.with_bits(bits()?));
+        require(capacity <= MOST_ITEMS, "capacity")?;
+        push(&mut self.layers, shape.with_bits(bits()?))?;
         self.capacity = capacity;
         Ok(())
     }
@@ -225,18 +216,14 @@ impl Loader {
     fn count(&mut self, items: u64) -> Result<(), DecodeError> {
         let wrong = DecodeError::Field("items");
         let layer = self.layers.last_mut().ok_or(wrong)?;
-        if items > layer.capacity() {
-            return Err(wrong);
-        }
+        require(items <= layer.capacity(), "items")?;
         self.items_to_come = self.items_to_come.checked_sub(items).ok_or(wrong)?;
         layer.set_items(items);
         Ok(())
     }
 
     fn finish(self) -> Result<Chain<Classic>, DecodeError> {
-        if self.items_to_come > 0 {
-            return Err(DecodeError::Field("items"));
-        }
+        require(self.items_to_come == 0, "items")?;
         Ok(Chain::of_layers(self.rules, self.layers))
     }
 }
@@ -251,8 +238,8 @@ mod tests {
     use crate::checks::{MemoryStream, Value};
     use crate::codec::{self, chunks};
     use crate::filter::Filter;
-    use crate::layouts::Layers;
-    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout};
+    use crate::layers::Layers;
+    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed};
     use crate::spec::BlockedSpec;
     use crate::tests::stored::{self, Stored, naive_array};
 
@@ -281,7 +268,7 @@ mod tests {
             seed: Seed(0),
             window: None,
         };
-        Filter::new(spec.in_layout(StoredLayout::Classic).unwrap(), UNLIMITED).unwrap()
+        Filter::new(spec.in_layout(Layout::Classic).unwrap(), UNLIMITED).unwrap()
     }
 
     fn add_all(filter: &mut Filter, items: &[Vec<u8>]) {

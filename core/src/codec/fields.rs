@@ -3,8 +3,7 @@
 
 use super::stream::Array;
 use crate::bits::array::{BitArray, is_sparse};
-use crate::chain::demand::Refused;
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::params::ErrorRate;
 
 /// Why stored bytes are no filter. Nothing is left behind.
@@ -27,12 +26,6 @@ pub enum DecodeError {
         /// Bytes that were requested.
         bytes: u64,
     },
-}
-
-impl From<Refused> for DecodeError {
-    fn from(Refused { bytes, .. }: Refused) -> Self {
-        Self::OutOfMemory { bytes }
-    }
 }
 
 /// Makes a bit array of a string that was read. A string of whole words is copied only if the copy leaves many pages
@@ -82,6 +75,19 @@ impl From<Error> for DecodeError {
         }
     }
 }
+
+/// Refuses the named field, unless it `is_right`.
+pub(crate) fn require(is_right: bool, field: &'static str) -> Result<(), DecodeError> {
+    error::require(is_right, DecodeError::Field(field))
+}
+
+/// Appends little-endian fields to a list that has room for them.
+macro_rules! put {
+    ($bytes:expr, $($field:expr),+ $(,)?) => {
+        $($bytes.extend_from_slice(&$field.to_le_bytes());)+
+    };
+}
+pub(crate) use put;
 
 /// Reads little-endian fields, one after another.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);

@@ -8,8 +8,9 @@ pub mod stream;
 pub mod valkey;
 
 use crate::chain::Allowance;
+use crate::error::require;
 use crate::filter::Filter;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 pub use fields::DecodeError;
 use stream::{Sink, Source};
 
@@ -19,7 +20,7 @@ pub const ENCODING_VERSION: i32 = 4;
 /// Writes `filter` to an RDB stream of its type.
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
     match &filter.layers {
-        Layers::Blocked(chain) => blocked::save(chain, filter.excepted(), sink),
+        Layers::Blocked(chain, exceptions) => blocked::save(chain, exceptions.as_deref(), sink),
         Layers::Windowed(windowed) => blocked::layers::save_windowed(windowed, sink),
         Layers::Valkey(chain) => valkey::save(chain, sink),
         Layers::Classic(chain) => classic::save(chain, sink),
@@ -46,9 +47,7 @@ pub fn load(
 ) -> Result<Filter, DecodeError> {
     let unknown = DecodeError::Version(u64::from(encoding_version.unsigned_abs()));
     let encoding_version = u8::try_from(encoding_version).map_err(|_| unknown)?;
-    if encoding_version > ENCODING_VERSION as u8 {
-        return Err(unknown);
-    }
+    require(encoding_version <= ENCODING_VERSION as u8, unknown)?;
     let first = source.unsigned()?;
     match source.unsigned()? {
         0 if i32::from(encoding_version) == ENCODING_VERSION => match first {

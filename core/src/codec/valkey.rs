@@ -7,9 +7,9 @@
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{ask, reserve_one, reserved};
-use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules, sum};
-use crate::codec::fields::{DecodeError, Fields, restored};
+use crate::chain::demand::{ask, push, reserved};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules, ask_for_next, sum};
+use crate::codec::fields::{DecodeError, Fields, put, require, restored};
 use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
 use crate::layouts::valkey::{Layer, Shape, Valkey};
@@ -107,17 +107,22 @@ pub fn load(
 pub fn encode(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
     let rules = chain.rules();
     let mut bytes: Vec<u8> = reserved(encoded_bytes(chain))?;
-    bytes.push(LOAD_VERSION);
-    bytes.extend_from_slice(&rules.expansion().to_le_bytes());
-    bytes.extend_from_slice(&rules.error_rate().to_le_bytes());
-    bytes.extend_from_slice(&rules.tightening().value().to_le_bytes());
-    bytes.push(rules.seed().is_random().into());
-    bytes.extend_from_slice(&(chain.layers().len() as u64).to_le_bytes());
+    put!(
+        bytes,
+        LOAD_VERSION,
+        rules.expansion(),
+        rules.error_rate(),
+        rules.tightening().value()
+    );
+    put!(
+        bytes,
+        u8::from(rules.seed().is_random()),
+        chain.layers().len() as u64
+    );
     for layer in chain.layers() {
-        bytes.extend_from_slice(&(layer.stored_bytes().len() as u64).to_le_bytes());
+        put!(bytes, layer.stored_bytes().len() as u64);
         bytes.extend_from_slice(layer.stored_bytes());
-        bytes.extend_from_slice(&layer.items().to_le_bytes());
-        bytes.extend_from_slice(&layer.capacity().to_le_bytes());
+        put!(bytes, layer.items(), layer.capacity());
     }
     Ok(bytes)
 }
@@ -156,11 +161,8 @@ pub fn decode(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, D
             merged.map_err(|_| DecodeError::Field("bytes")).map(|()| bits)
         })?;
     }
-    if fields.0.is_empty() {
-        Ok(loader.finish())
-    } else {
-        Err(DecodeError::Field("length"))
-    }
+    require(fields.0.is_empty(), "length")?;
+    Ok(loader.finish())
 }
 
 /// The chunk header of `chain`.
@@ -171,16 +173,11 @@ pub fn header(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
     let (rules, layers) = (chain.rules(), chain.layers());
     let mut bytes: Vec<u8> = reserved(HEADER_BYTES + layers.len() * HEADER_LAYER_BYTES)?;
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&(layers.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&rules.error_rate().to_le_bytes());
-    bytes.extend_from_slice(&rules.tightening().value().to_le_bytes());
-    bytes.extend_from_slice(&rules.expansion().to_le_bytes());
+    put!(bytes, 0u32, layers.len() as u32, rules.error_rate());
+    put!(bytes, rules.tightening().value(), rules.expansion());
     bytes.extend_from_slice(&rules.seed().0);
     for layer in layers {
-        bytes.extend_from_slice(&layer.capacity().to_le_bytes());
-        bytes.extend_from_slice(&layer.items().to_le_bytes());
-        bytes.extend_from_slice(&layer.bytes().to_le_bytes());
+        put!(bytes, layer.capacity(), layer.items(), layer.bytes());
     }
     Ok(bytes)
 }
@@ -192,17 +189,16 @@ pub fn header(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
 /// allocated.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, DecodeError> {
     let mut fields = Fields(bytes);
-    if fields.take()? != MAGIC || fields.u32()? != 0 {
-        return Err(DecodeError::Field("magic"));
-    }
+    require(fields.take()? == MAGIC && fields.u32()? == 0, "magic")?;
     let layers = fields.u32()?;
     let (error_rate, tightening) = (fields.f64()?, fields.f64()?);
     let (expansion, seed) = (fields.u32()?, SipSeed(fields.take()?));
     let layer_bytes = fields.0.len();
-    if layer_bytes / HEADER_LAYER_BYTES != layers as usize || !layer_bytes.is_multiple_of(HEADER_LAYER_BYTES)
-    {
-        return Err(DecodeError::Field("header length"));
-    }
+    let is_whole = layer_bytes.is_multiple_of(HEADER_LAYER_BYTES);
+    require(
+        is_whole && layer_bytes / HEADER_LAYER_BYTES == layers as usize,
+        "header length",
+    )?;
     let mut loader = Loader::new(layers.into(), expansion, error_rate, tightening, seed.is_random())?;
     // Nothing is allocated for layers until all of their sizes are valid and the sum is allowed.
     let mut stored: Vec<(Shape, u64)> = reserved(layers as usize)?;
@@ -240,11 +236,8 @@ fn rate(rules: &Valkey, index: usize) -> Result<f64, DecodeError> {
 /// Checks the shape of a layer that follows one for `before` items, or of the first layer if that is `None`.
 fn check(rules: &Valkey, before: Option<u64>, shape: &Shape) -> Result<(), DecodeError> {
     let follows = |before: u64| before.checked_mul(rules.expansion().into()) == Some(shape.capacity);
-    if before.is_none_or(follows) {
-        shape.check().map_err(DecodeError::Field)
-    } else {
-        Err(DecodeError::Field("capacity"))
-    }
+    require(before.is_none_or(follows), "capacity")?;
+    shape.check().map_err(DecodeError::Field)
 }
 
 /// A stored filter while its layers are being read.
@@ -269,9 +262,7 @@ impl Loader {
         tightening: f64,
         is_random: bool,
     ) -> Result<Self, DecodeError> {
-        if count == 0 || (count > 1 && expansion == 0) {
-            return Err(DecodeError::Field("layers"));
-        }
+        require(count == 1 || count > 1 && expansion > 0, "layers")?;
         let tightening = Tightening::new(tightening).map_err(|_| DecodeError::Field("tightening ratio"))?;
         let seedless = Valkey::new(error_rate, expansion, tightening, SipSeed::FIXED);
         Ok(Self {
@@ -288,11 +279,8 @@ impl Loader {
     /// The rules, with the seed of a layer. All layers must have the same seed.
     fn rules(&mut self, seed: SipSeed) -> Result<Valkey, DecodeError> {
         let rules = *self.rules.get_or_insert(self.seedless.with_seed(seed));
-        if rules.seed() == seed && seed.is_random() == self.is_random {
-            Ok(rules)
-        } else {
-            Err(DecodeError::Field("seed"))
-        }
+        require(rules.seed() == seed && seed.is_random() == self.is_random, "seed")?;
+        Ok(rules)
     }
 
     /// The shape that the next layer must have; `None` for the first layer, which may have any.
@@ -316,23 +304,16 @@ impl Loader {
             error_rate: rate(&rules, self.layers.len())?,
             ..head
         };
-        if bits.len() as u64 != shape.bytes {
-            return Err(DecodeError::Field("bytes"));
-        }
+        require(bits.len() as u64 == shape.bytes, "bytes")?;
         check(&rules, self.layers.last().map(Layer::capacity), &shape)?;
         Ok(shape)
     }
 
     /// Requests memory for the next layer, with a bit array of `array` bytes.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        let (layers, held) = (self.layers.len(), Valkey::held(self.layers.len(), self.arrays));
+        ask_for_next::<Valkey>(self.layers.len(), self.arrays, array, None, allowance)?;
         self.arrays = self.arrays.saturating_add(array);
-        Ok(ask(
-            held,
-            Valkey::bytes(layers + 1, self.arrays),
-            None,
-            allowance,
-        )?)
+        Ok(())
     }
 
     /// Appends the next layer, whose shape has been checked.
@@ -343,17 +324,15 @@ impl Loader {
         array: impl FnOnce() -> Result<BitArray<u64>, DecodeError>,
     ) -> Result<(), DecodeError> {
         let capacity = self.capacity.saturating_add(shape.capacity);
-        if capacity > MOST_ITEMS {
-            return Err(DecodeError::Field("capacity"));
-        }
+        require(capacity <= MOST_ITEMS, "capacity")?;
         let is_newest = self.layers.len() as u64 + 1 == self.count;
-        if items > shape.capacity || (items < shape.capacity && !is_newest) {
-            return Err(DecodeError::Field("items"));
-        }
-        reserve_one(&mut self.layers)?;
+        require(
+            items == shape.capacity || items < shape.capacity && is_newest,
+            "items",
+        )?;
         let mut layer = shape.with_array(array()?);
         layer.set_items(items);
-        self.layers.push(layer);
+        push(&mut self.layers, layer)?;
         self.capacity = capacity;
         Ok(())
     }

@@ -7,11 +7,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::oracle::*;
-use crate::bits::kernel::{Kernel, Portable, Work, WorkOnOne as _};
-use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, Layer as _, Subset};
+use crate::bits::kernel::{Kernel, Portable, Work};
+use crate::chain::batch::{AddMany, AddOne, Block, ContainsMany, Layer as _, Subset};
+use crate::chain::list::List;
 use crate::chain::{Demand, Rules as _, UNLIMITED};
 use crate::layouts::blocked::Layer;
-use crate::params::{Growth, StoredLayout};
+use crate::params::{Growth, Layout};
 use crate::spec::BlockedSpec;
 use crate::{Error, Filter};
 
@@ -81,14 +82,12 @@ fn histories() -> impl Strategy<Value = (BlockedSpec, Vec<Step>)> {
 }
 
 /// The layers that a given kernel makes from a history, whatever the fastest kernel is.
-fn layers_by<K: Kernel>(kernel: K, spec: BlockedSpec, steps: &[Step]) -> Vec<Layer> {
+fn layers_by<K: Kernel>(kernel: K, spec: BlockedSpec, steps: &[Step]) -> List<Layer> {
     let rules = spec.rules();
-    let mut layers = vec![Layer::make(rules.first(spec.capacity.items())).unwrap()];
+    let mut layers = List::from(vec![Layer::make(rules.first(spec.capacity.items())).unwrap()]);
     use crate::chain::batch::Layer as _;
-    let mut grow = |layers: &mut Vec<Layer>| {
-        layers.push(Layer::make(rules.next(layers.iter().map(Layer::shape))?)?);
-        Ok(())
-    };
+    let mut grow =
+        |layers: &mut List<Layer>| layers.push(Layer::make(rules.next(layers.iter().map(Layer::shape))?)?);
     for step in steps {
         let items = step.items();
         let _may_be_full = match step {
@@ -134,7 +133,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
     .run(kernel);
     for (item, &answer) in items.iter().zip(&answers) {
         let hash = hasher.hash(item);
-        assert_eq!(AnyContains::run(kernel, layers.iter().rev(), hash), answer);
+        assert_eq!(Layer::any_contains(layers.iter().rev(), kernel, hash), answer);
         let mut each = layers.iter().map(|layer| layer.contains(kernel, hash));
         assert_eq!(each.any(|found| found), answer);
     }
@@ -455,9 +454,9 @@ fn the_rates_of_sixty_layers_never_exceed_the_promise() {
 fn the_estimated_rate_follows_the_items() {
     // Half full blocks vary more than the bits of a whole layer.
     let layouts = [
-        (StoredLayout::Blocked, 0.005),
-        (StoredLayout::Classic, 0.002),
-        (StoredLayout::Valkey, 0.002),
+        (Layout::Blocked, 0.005),
+        (Layout::Classic, 0.002),
+        (Layout::Valkey, 0.002),
     ];
     for (layout, half_full) in layouts {
         let mut filter = filter(spec(1000, 0.02, Growth::Fixed, 7).in_layout(layout).unwrap());

@@ -1,7 +1,7 @@
 //! Filters whose memory is moved, as a defragmenter does.
 
 use crate::bits::memory::{Allocation, Mover};
-use crate::params::{Expansion, Growth, StoredLayout};
+use crate::params::{Expansion, Growth, Layout};
 use crate::tests::oracle;
 use crate::{Filter, UNLIMITED};
 
@@ -49,7 +49,7 @@ fn item(number: u32) -> [u8; 4] {
 /// The defragmenter would lose items, or leave blocks where they are for ever.
 #[test]
 fn a_moved_filter_is_the_same_filter() {
-    for layout in [StoredLayout::Blocked, StoredLayout::Classic, StoredLayout::Valkey] {
+    for layout in [Layout::Blocked, Layout::Classic, Layout::Valkey] {
         let growing = Growth::Growing(Expansion::new(2).unwrap());
         let mut filter = Filter::new(
             oracle::spec(40, 0.01, growing, 5).in_layout(layout).unwrap(),
@@ -60,7 +60,7 @@ fn a_moved_filter_is_the_same_filter() {
             filter.add(&item(number), 0, UNLIMITED).unwrap();
         }
         let (before, totals) = (allocations(&filter), filter.totals());
-        let boxes = usize::from(layout == StoredLayout::Valkey);
+        let boxes = usize::from(layout == Layout::Valkey);
         assert_eq!(before.len(), boxes + 1 + filter.layers());
         for pace in [1, 2, 1000] {
             let (mut first, mut steps, mut boxed) = (0, 0, 0);

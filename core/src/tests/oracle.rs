@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::chain::{Chain, UNLIMITED};
 use crate::checks::{MemoryStream, Value};
 use crate::codec::{self, DecodeError, ENCODING_VERSION};
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::secret::Secret;
 use crate::layouts::blocked::sizing::Geometry;
 use crate::layouts::blocked::{Blocked, Layer, Shape};
@@ -176,7 +176,7 @@ pub fn filter(spec: impl Into<Spec>) -> Filter {
 /// The chain of a blocked filter.
 pub fn chain(filter: &Filter) -> &Chain<Blocked> {
     match &filter.layers {
-        Layers::Blocked(chain) => chain,
+        Layers::Blocked(chain, _) => chain,
         other => panic!("no chain of the blocked layout: {other:?}"),
     }
 }

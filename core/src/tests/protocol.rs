@@ -4,19 +4,13 @@
 use std::fmt::Write as _;
 
 use super::oracle::{self, add_batch, growing, item, reserved};
-use crate::params::{ErrorRate, Growth, StoredLayout};
+use crate::params::{ErrorRate, Growth, Layout};
 use crate::{Filter, UNLIMITED};
 
 const RECORDED: &str = include_str!("protocol.txt");
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/protocol.txt");
 
-fn filled(
-    capacity: u64,
-    rate: f64,
-    growth: Growth,
-    layout: StoredLayout,
-    ids: std::ops::Range<u32>,
-) -> Filter {
+fn filled(capacity: u64, rate: f64, growth: Growth, layout: Layout, ids: std::ops::Range<u32>) -> Filter {
     let spec = oracle::spec(capacity, rate, growth, 7).in_layout(layout).unwrap();
     let mut filter = oracle::filter(spec);
     add_batch(&mut filter, &ids.map(item).collect::<Vec<_>>())
@@ -28,15 +22,15 @@ fn filled(
 /// Each layer, oldest first: capacity, items, set bits, bytes, and the bits of its rate.
 fn layers(filter: &Filter) -> String {
     let of_layer = |layer: crate::filter::LayerStats| {
-        let (capacity, bytes) = (layer.capacity(), layer.bytes());
-        let rate = layer.error_rate().to_bits();
+        let (capacity, bytes) = (layer.shape.capacity, layer.shape.bytes);
+        let rate = layer.shape.error_rate.to_bits();
         format!(" {capacity}/{}/{}/{bytes}/{rate:x}", layer.items, layer.bits_set)
     };
     filter.layer_stats().map(of_layer).collect()
 }
 
 fn shrunk(lines: &mut String) {
-    for layout in [StoredLayout::Blocked, StoredLayout::Classic] {
+    for layout in [Layout::Blocked, Layout::Classic] {
         for (capacity, rate) in [
             (150, 0.01),
             (1000, 0.2),
@@ -74,7 +68,7 @@ fn shrunk(lines: &mut String) {
 }
 
 fn united(lines: &mut String) {
-    let of = |capacity, growth, ids| filled(capacity, 0.001, growth, StoredLayout::Blocked, ids);
+    let of = |capacity, growth, ids| filled(capacity, 0.001, growth, Layout::Blocked, ids);
     let fixed = |capacity, ids| of(capacity, Growth::Fixed, ids);
     let many = |count: u32, each: u32, apart: u32| -> Vec<Filter> {
         (0..count)

@@ -4,7 +4,7 @@ use super::oracle;
 use crate::checks::MemoryStream;
 use crate::codec::{self, DecodeError, chunks};
 use crate::packed::{Answers, Form, Packed};
-use crate::params::{Expansion, Growth, StoredLayout, Window};
+use crate::params::{Expansion, Growth, Layout, Window};
 use crate::sets::SetError;
 use crate::spec::{BlockedSpec, Spec};
 use crate::tests::failing::{self, Shortage};
@@ -16,7 +16,7 @@ const ENOUGH: u32 = 100;
 /// Filters that fill a layer every few items, each with both kinds of shortage.
 fn cases() -> impl Iterator<Item = (Spec, Shortage)> {
     let growing = Growth::Growing(Expansion::new(1).unwrap());
-    let layouts = [StoredLayout::Blocked, StoredLayout::Classic];
+    let layouts = [Layout::Blocked, Layout::Classic];
     layouts.into_iter().flat_map(move |layout| {
         let spec = oracle::spec(20, 0.01, growing, 5).in_layout(layout).unwrap();
         [Shortage::Lasting, Shortage::Passing].map(|shortage| (spec, shortage))
@@ -123,7 +123,7 @@ fn a_filter_is_made_whole_or_not_at_all() {
         // A server also has the secret before it has any filter.
         let _keeps_the_secret = Filter::new(spec, UNLIMITED).unwrap();
         let make = |good| failing::after(good, shortage, || Filter::new(spec, UNLIMITED));
-        let filter = until_it_succeeds(2, make, no_memory);
+        let filter = until_it_succeeds(1, make, no_memory);
         assert_eq!(filter.validate(), Ok(()));
         assert_eq!(filter.items(), 0);
     }

@@ -7,7 +7,7 @@ use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserv
 use crate::chain::{MOST_ITEMS, MOST_LAYERS, at_most};
 use crate::codec::chunks;
 use crate::exceptions;
-use crate::params::{ErrorRate, Growth, StoredLayout, Window};
+use crate::params::{ErrorRate, Growth, Layout, Window};
 use crate::sets::{Mismatch, SetError};
 use crate::spec::{BlockedSpec, ClassicSpec, Spec};
 use crate::tests::failing::{self, Shortage};
@@ -57,7 +57,7 @@ fn found(filter: &Filter, ids: impl IntoIterator<Item = u32>) -> bool {
 }
 
 fn rates(filter: &Filter) -> f64 {
-    filter.layer_stats().map(|layer| layer.error_rate()).sum()
+    filter.layer_stats().map(|layer| layer.shape.error_rate).sum()
 }
 
 fn union(sources: &[&Filter]) -> Result<Filter, SetError> {
@@ -341,7 +341,7 @@ fn what_does_not_go_together_is_refused_by_name() {
     let larger = of(200, 0.01, reserved(2), 0..50);
     let grown = of(100, 0.01, reserved(2), 0..150);
     let redis_blooms = classic(100, true, 0..50);
-    let valkey = oracle::spec(100, 0.01, reserved(2), 7).in_layout(StoredLayout::Valkey);
+    let valkey = oracle::spec(100, 0.01, reserved(2), 7).in_layout(Layout::Valkey);
     let valkey_blooms = with(Filter::new(valkey.unwrap(), UNLIMITED).unwrap(), 0..50);
     let window = Window::new(60, 8, false).unwrap();
     let windowed = oracle::filter(BlockedSpec {
@@ -424,7 +424,7 @@ fn layers_that_do_not_follow_are_stored() {
     for growth in [reserved(2), Growth::Fixed] {
         let parts = [of(350, 0.01, growth, 40..90), of(100, 0.01, growth, 0..50)];
         let merged = Filter::union(&[&parts[0], &parts[1]], Some(rate), UNLIMITED).unwrap();
-        let capacities: Vec<_> = merged.layer_stats().map(|layer| layer.capacity()).collect();
+        let capacities: Vec<_> = merged.layer_stats().map(|layer| layer.shape.capacity).collect();
         assert_eq!(capacities, [100, 350]);
         let loaded = load(&stored(&merged)).unwrap();
         assert!(found(&loaded, 0..90));
@@ -502,7 +502,7 @@ fn a_union_is_whole_or_nothing() {
     let bytes = 2 * size_of::<usize>() as u64;
     assert_eq!(refused, Err(SetError::Memory(Error::OutOfMemory { bytes })));
     // The plan takes small blocks; the layer is the large one.
-    let layer = b.layer_stats().next().unwrap().bytes() as usize;
+    let layer = b.layer_stats().next().unwrap().shape.bytes as usize;
     let mut target = chunks::copy(&a, UNLIMITED).unwrap();
     let refused = failing::above(layer - 1, || target.absorb(&[&b], rate, UNLIMITED));
     assert!(

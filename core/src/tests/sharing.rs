@@ -4,7 +4,7 @@ use std::thread;
 
 use crate::codec::chunks;
 use crate::layouts::blocked::secret::Secret;
-use crate::params::{Seed, StoredLayout, Window};
+use crate::params::{Layout, Seed, Window};
 use crate::spec::BlockedSpec;
 use crate::tests::oracle::{self, add_batch, contains_batch, filter, growing, item, stored};
 use crate::{Filter, UNLIMITED};
@@ -59,7 +59,7 @@ fn the_last_filter_of_a_seed_has_its_secret_for_itself() {
         drop(held);
         assert_eq!(first.unshared(), Secret::BYTES, "{name}");
     }
-    for layout in [StoredLayout::Classic, StoredLayout::Valkey] {
+    for layout in [Layout::Classic, Layout::Valkey] {
         let foreign = filter(spec.in_layout(layout).unwrap());
         assert_eq!(foreign.unshared(), 0, "{layout:?} has no secret");
     }
@@ -78,8 +78,8 @@ fn a_filter_is_saved_by_one_thread_while_another_queries_it() {
     };
     for (spec, exceptions) in [
         (spec.into(), 0),
-        (layout(StoredLayout::Classic), 0),
-        (layout(StoredLayout::Valkey), 0),
+        (layout(Layout::Classic), 0),
+        (layout(Layout::Valkey), 0),
         (window.into(), 0),
         (spec.into(), 100),
     ] {

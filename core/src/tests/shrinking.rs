@@ -8,11 +8,11 @@ use crate::bits::kernel::Portable;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Rules as _, at_most};
 use crate::codec::chunks;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::secret::Secret;
 use crate::layouts::blocked::{Layer, Shape};
 use crate::layouts::classic::Classic;
-use crate::params::{Growth, Seed, StoredLayout, Window};
+use crate::params::{Growth, Layout, Seed, Window};
 use crate::shrinking::{MOST_COMPUTED, fold, folded_classic};
 use crate::spec::BlockedSpec;
 use crate::tests::crafted;
@@ -127,7 +127,7 @@ proptest! {
         wanted in prop_oneof![Just(0), 1u64..20_000],
     ) {
         let growth = if expansion == 0 { Growth::Fixed } else { reserved(expansion) };
-        let spec = spec(capacity, rate, growth, 0).in_layout(StoredLayout::Classic).unwrap();
+        let spec = spec(capacity, rate, growth, 0).in_layout(Layout::Classic).unwrap();
         let mut filter = filter(spec);
         let mut all = items(count);
         let layers = fill(&mut filter, &all);
@@ -230,12 +230,12 @@ fn the_measured_rate_is_within_the_promise() {
 /// An empty filter would be folded to one line, and grow a layer after a few items.
 #[test]
 fn an_empty_filter_keeps_room_for_a_hundred_items() {
-    for layout in [StoredLayout::Blocked, StoredLayout::Classic] {
+    for layout in [Layout::Blocked, Layout::Classic] {
         for growth in [Growth::Fixed, reserved(2), growing(2)] {
             let mut filter = filter(divisible(1 << 20, 0.01, growth).in_layout(layout).unwrap());
             assert!(filter.shrink_to_fit().unwrap() > 1 << 19);
             // A classic layer has 8 as a factor, at least.
-            let most = if layout == StoredLayout::Classic {
+            let most = if layout == Layout::Classic {
                 1 << 17
             } else {
                 60_000
@@ -267,14 +267,14 @@ fn a_fixed_filter_stays_fixed() {
 /// A filter whose count of items is too low would exceed its rate, or lose what it knows.
 #[test]
 fn a_count_that_is_too_low_is_not_believed() {
-    for layout in [StoredLayout::Blocked, StoredLayout::Classic] {
+    for layout in [Layout::Blocked, Layout::Classic] {
         let spec = spec(4000, 0.01, Growth::Fixed, 7).in_layout(layout).unwrap();
         let mut full = filter(spec);
         let all = items(3900);
         add_batch(&mut full, &all).1.unwrap();
         let mut header = chunks::header(&full);
         let at = match layout {
-            StoredLayout::Blocked => &[56][..],
+            Layout::Blocked => &[56][..],
             _ => &[0, 20 + 16][..],
         };
         for &at in at {
@@ -331,7 +331,7 @@ fn what_very_many_layers_cost_to_judge_is_bounded() {
 /// A filter would be half folded, or take memory that it may not have.
 #[test]
 fn without_memory_nothing_changes() {
-    for layout in [StoredLayout::Blocked, StoredLayout::Classic] {
+    for layout in [Layout::Blocked, Layout::Classic] {
         let mut filter = filter(spec(1 << 16, 0.01, reserved(2), 1).in_layout(layout).unwrap());
         fill(&mut filter, &items(300));
         let before = stored(&filter);
@@ -395,7 +395,7 @@ fn other_filters_are_refused() {
     assert_eq!(windowed.shrink_to_fit(), Err(ShrinkError::Window));
     let mut valkey = filter(
         spec(1000, 0.01, reserved(2), 1)
-            .in_layout(StoredLayout::Valkey)
+            .in_layout(Layout::Valkey)
             .unwrap(),
     );
     assert_eq!(valkey.shrink_to(5), Err(ShrinkError::Layout));

@@ -9,7 +9,7 @@ use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, Rules as _};
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
 use crate::layouts::valkey::{Layer, Unreached, Valkey};
-use crate::params::{Growth, Seed, SipSeed, StoredLayout, Tightening};
+use crate::params::{Growth, Layout, Seed, SipSeed, Tightening};
 use crate::spec::{Spec, ValkeySpec};
 use crate::{Demand, Error, Filter, UNLIMITED};
 
@@ -157,7 +157,10 @@ proptest! {
 fn a_filter_s_figures_are_valkey_bloom_s() {
     let mut filter = Filter::new(Spec::Valkey(valkey(100, 0.01, 2, 0.5)), UNLIMITED).unwrap();
     let stats = filter.layer_stats().next().unwrap();
-    assert_eq!((stats.bytes(), stats.shape.probes, stats.bits_set), (120, 7, 0));
+    assert_eq!(
+        (stats.shape.bytes, stats.shape.probes, stats.bits_set),
+        (120, 7, 0)
+    );
     assert_eq!(filter.bytes(), 48 + 8 + 208 + 120);
     for number in 0..101 {
         filter.add(&item(number), 0, UNLIMITED).unwrap();
@@ -166,7 +169,7 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
     assert_eq!((totals.layers, totals.capacity), (2, 300));
     assert_eq!(filter.bytes(), 48 + 4 * 8 + 2 * 208 + 120 + 276);
     assert_eq!((filter.error_rate(), filter.expansion()), (0.01, Some(2)));
-    let rates: Vec<_> = filter.layer_stats().map(|layer| layer.error_rate()).collect();
+    let rates: Vec<_> = filter.layer_stats().map(|layer| layer.shape.error_rate).collect();
     assert_eq!(rates, [0.01, 0.005]);
     // A limit that is lower than what the filter has already.
     assert_eq!(filter.scaled_capacity(Some(1)), Some(300));
@@ -232,9 +235,9 @@ fn a_seed_of_eight_bytes_stands_for_the_same_thirty_two_everywhere() {
     let SipSeed(seed) = Seed(7).into();
     assert_eq!(seed, SEED_OF_7);
     assert!(SipSeed(seed).is_random() && !SipSeed::FIXED.is_random());
-    let spec = spec(10, 0.25, reserved(3), 7).in_layout(StoredLayout::Valkey);
+    let spec = spec(10, 0.25, reserved(3), 7).in_layout(Layout::Valkey);
     let filter = Filter::new(spec.unwrap(), UNLIMITED).unwrap();
-    assert_eq!(filter.layout(), StoredLayout::Valkey);
+    assert_eq!(filter.layout(), Layout::Valkey);
     let expected = Valkey::new(0.25, 3, Tightening::DEFAULT, SipSeed(seed));
     assert_eq!(filter.valkey_rules(), expected.ok().as_ref());
     assert_eq!(filter.seed(), None);
@@ -252,7 +255,7 @@ fn an_emptied_filter_is_as_new() {
     for growth in [reserved(2), Growth::Fixed] {
         let made = || {
             Filter::new(
-                spec(50, 0.01, growth, 1).in_layout(StoredLayout::Valkey).unwrap(),
+                spec(50, 0.01, growth, 1).in_layout(Layout::Valkey).unwrap(),
                 UNLIMITED,
             )
             .unwrap()

@@ -1,6 +1,6 @@
 //! Defragmentation by a simulated server, which does block by block what a real one with jemalloc does.
 
-use std::alloc::{GlobalAlloc, Layout};
+use std::alloc::{GlobalAlloc, Layout as BlockLayout};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use super::{DefragCalls, step};
 use crate::server::alloc::{self, ModuleAllocator};
 use libbloom::checks::MemoryStream;
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Window};
 use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED, codec};
 
@@ -33,7 +33,7 @@ struct Memory {
     calls_again: bool,
     cursor: usize,
     /// The blocks of the filter when a step begins. A real server gets only an address, and knows the rest.
-    blocks: BTreeMap<usize, Layout>,
+    blocks: BTreeMap<usize, BlockLayout>,
     asked: Vec<usize>,
     moved: usize,
 }
@@ -122,8 +122,8 @@ impl Key {
     }
 
     /// The blocks of the filter that could be moved by their addresses.
-    fn blocks(&mut self) -> BTreeMap<usize, Layout> {
-        let mut blocks = BTreeMap::from([(self.value.addr(), Layout::new::<Filter>())]);
+    fn blocks(&mut self) -> BTreeMap<usize, BlockLayout> {
+        let mut blocks = BTreeMap::from([(self.value.addr(), BlockLayout::new::<Filter>())]);
         self.filter().each_allocation(|allocation| {
             blocks.insert(allocation.address.addr(), allocation.layout);
         });
@@ -173,7 +173,7 @@ const ITEMS: u32 = 1200;
 
 /// Filters of several layers of every layout, with and without exceptions and a window.
 fn filters() -> Vec<(&'static str, Filter)> {
-    let of = |layout: StoredLayout, window| {
+    let of = |layout: Layout, window| {
         let spec = BlockedSpec { window, ..spec() }.in_layout(layout);
         let mut filter = Filter::new(spec.unwrap(), UNLIMITED).unwrap();
         for number in 0..ITEMS {
@@ -183,15 +183,15 @@ fn filters() -> Vec<(&'static str, Filter)> {
         filter
     };
     let window = Some(Window::new(60, 8, false).unwrap());
-    let mut excepting = of(StoredLayout::Blocked, None);
+    let mut excepting = of(Layout::Blocked, None);
     let items: Vec<_> = (0..ITEMS / 2).map(item).collect();
     let excepted = excepting.except(items.iter().map(|item| &item[..]), UNLIMITED, |_, _| ());
     excepted.unwrap();
     vec![
-        ("blocked", of(StoredLayout::Blocked, None)),
-        ("classic", of(StoredLayout::Classic, None)),
-        ("valkey", of(StoredLayout::Valkey, None)),
-        ("window", of(StoredLayout::Blocked, window)),
+        ("blocked", of(Layout::Blocked, None)),
+        ("classic", of(Layout::Classic, None)),
+        ("valkey", of(Layout::Valkey, None)),
+        ("window", of(Layout::Blocked, window)),
         ("exceptions", excepting),
     ]
 }

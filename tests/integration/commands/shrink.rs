@@ -23,11 +23,12 @@ fn divisible(client: &mut Client, rate: &str, options: &str) -> String {
     let divides = |words: &String| {
         let plan = client.run(&format!("BF.PLAN {words}"));
         let size = plan.field("Stages").elements()[0].field("Size").int();
-        match plan.field("Lines") {
-            // A filter of this module's own layout has 120 bytes besides its bits, a classic one 96.
-            Reply::Int(lines) => (size - 120) % (64 * 48 * lines) == 0,
-            _ => (size - 96) % (8 * 48) == 0,
-        }
+        let unit = match plan.field("Lines") {
+            Reply::Int(lines) => 64 * lines,
+            _ => 8,
+        };
+        // A filter has 96 bytes besides its bits.
+        (size - 96) % (48 * unit) == 0
     };
     all.find(divides).unwrap()
 }

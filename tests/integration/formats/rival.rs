@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use libbloom::codec::chunks;
-use libbloom::{Filter, StoredLayout};
+use libbloom::{Filter, Layout};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -641,7 +641,7 @@ fn filters_go_to_and_fro_between_the_crate_and_a_redisbloom() {
         ("large", 10_000, 0.001, false),
         ("fixed", 5000, 1e-6, true),
     ] {
-        let builder = Filter::builder(capacity, rate).layout(StoredLayout::Classic);
+        let builder = Filter::builder(capacity, rate).layout(Layout::Classic);
         let mut filter = if is_fixed { builder.fixed() } else { builder }.build().unwrap();
         filter
             .insert_many(items[..3000].iter().map(Vec::as_slice))

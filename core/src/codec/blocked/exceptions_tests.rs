@@ -32,12 +32,11 @@ fn merged() -> Filter {
 }
 
 fn exceptions_of(filter: &Filter) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    filter
-        .excepted()
-        .unwrap()
-        .each_ascending(|ItemHash { low, high }| entries.push([high, low]));
-    entries
+    let sorted = filter.excepted().unwrap().sorted().unwrap();
+    sorted
+        .into_iter()
+        .map(|number| [(number >> 64) as u64, number as u64])
+        .collect()
 }
 
 /// Stored filters would not load in another build.

@@ -7,11 +7,12 @@ use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
 use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, reserved};
+use crate::chain::list::List;
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
-use crate::codec::fields::{DecodeError, Fields, or_abort};
+use crate::codec::fields::{DecodeError, Fields, or_abort, put, require};
 use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::layouts::blocked::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
 use crate::layouts::blocked::{Blocked, Layer, Shape};
@@ -112,9 +113,7 @@ fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<
         })??;
     }
     let bits = bits.finish().map_err(wrong)?;
-    if bits.ones() != stored.bits_set {
-        return Err(DecodeError::Field("set bits"));
-    }
+    require(bits.ones() == stored.bits_set, "set bits")?;
     Ok(bits)
 }
 
@@ -140,16 +139,27 @@ pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + of_slices + layers * LAYER_BYTES)?;
     let window = windowed.window;
     put_head(&windowed.rules, layers, 0, window.seconds(), &mut bytes);
-    bytes.extend_from_slice(&windowed.capacity.items().to_le_bytes());
-    bytes.extend_from_slice(&[window.slices(), window.refresh().into(), 0, 0]);
-    bytes.extend_from_slice(&(slices as u32).to_le_bytes());
-    bytes.extend_from_slice(&windowed.newest_stamp.to_le_bytes());
-    bytes.extend_from_slice(&windowed.dropped_bytes.to_le_bytes());
+    put!(
+        bytes,
+        windowed.capacity.items(),
+        window.slices(),
+        u8::from(window.refresh())
+    );
+    put!(
+        bytes,
+        0u16,
+        slices as u32,
+        windowed.newest_stamp,
+        windowed.dropped_bytes
+    );
     for slice in &windowed.slices {
-        bytes.extend_from_slice(&slice.opens.to_le_bytes());
-        bytes.extend_from_slice(&slice.closes.to_le_bytes());
-        bytes.extend_from_slice(&(slice.layers().len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&0u32.to_le_bytes());
+        put!(
+            bytes,
+            slice.opens,
+            slice.closes,
+            slice.layers().len() as u32,
+            0u32
+        );
     }
     windowed.layers().for_each(|layer| put_layer(layer, &mut bytes));
     Ok(bytes)
@@ -157,20 +167,20 @@ pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
 
 /// Appends the head of a header.
 fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, bytes: &mut Vec<u8>) {
-    let (growth, expansion) = match rules.growth() {
+    let (growth, expansion): (u32, u32) = match rules.growth() {
         Growth::Fixed => (0, 0),
         Growth::Reserved(expansion) => (1, expansion.factor()),
         Growth::Growing(expansion) => (2, expansion.factor()),
     };
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&0u32.to_le_bytes());
-    bytes.extend_from_slice(&(layers as u32).to_le_bytes());
-    bytes.extend_from_slice(&rules.secret().seed().0.to_le_bytes());
-    bytes.extend_from_slice(&rules.error_rate().value().to_le_bytes());
-    bytes.extend_from_slice(&u32::to_le_bytes(growth));
-    bytes.extend_from_slice(&expansion.to_le_bytes());
-    bytes.extend_from_slice(&(exceptions as u32).to_le_bytes());
-    bytes.extend_from_slice(&window.to_le_bytes());
+    put!(
+        bytes,
+        0u32,
+        layers as u32,
+        rules.secret().seed().0,
+        rules.error_rate().value()
+    );
+    put!(bytes, growth, expansion, exceptions as u32, window);
 }
 
 /// Appends a layer's fields to a header.
@@ -180,13 +190,12 @@ fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
         capacity,
         rate,
     } = layer.shape();
-    bytes.extend_from_slice(&capacity.to_le_bytes());
-    bytes.extend_from_slice(&layer.items().to_le_bytes());
-    bytes.extend_from_slice(&layer.bits().ones().to_le_bytes());
-    bytes.extend_from_slice(&rate.to_le_bytes());
-    bytes.extend_from_slice(&geometry.lines.to_le_bytes());
-    bytes.extend_from_slice(&u32::from(geometry.lines_per_item).to_le_bytes());
-    bytes.extend_from_slice(&u32::from(geometry.probes).to_le_bytes());
+    put!(bytes, capacity, layer.items(), layer.ones(), rate, geometry.lines);
+    put!(
+        bytes,
+        u32::from(geometry.lines_per_item),
+        u32::from(geometry.probes)
+    );
 }
 
 /// A header that has been checked: no field can cause an overflow, or an allocation that has not been requested.
@@ -233,12 +242,8 @@ impl Header {
     /// [`DecodeError`] if a field is out of its range or contradicts another.
     fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let mut fields = Fields(bytes);
-        if fields.take()? != MAGIC {
-            return Err(DecodeError::Field("magic"));
-        }
-        if fields.u32()? != 0 {
-            return Err(DecodeError::Field("zero"));
-        }
+        require(fields.take()? == MAGIC, "magic")?;
+        require(fields.u32()? == 0, "zero")?;
         let (layers, seed) = (fields.u32()? as usize, Seed(fields.u64()?));
         let error_rate = fields.error_rate()?;
         let (growth, expansion) = (fields.u32()?, fields.u32()?);
@@ -249,22 +254,24 @@ impl Header {
             _ => return Err(DecodeError::Field("growth")),
         };
         let (exceptions, seconds) = (u64::from(fields.u32()?), fields.u32()?);
-        let window = match seconds {
-            0 => None,
-            _ if exceptions > 0 => return Err(DecodeError::Field("exceptions")),
-            _ if !matches!(growth, Growth::Reserved(_)) => return Err(DecodeError::Field("growth")),
-            seconds => Some(StoredWindow::parse(seconds, &mut fields)?),
+        let window = if seconds > 0 {
+            require(exceptions == 0, "exceptions")?;
+            require(matches!(growth, Growth::Reserved(_)), "growth")?;
+            Some(StoredWindow::parse(seconds, &mut fields)?)
+        } else {
+            None
         };
         let wanted = match &window {
             Some(window) => window.slices.iter().map(|slice| slice.layers).sum(),
             None => layers.max(1),
         };
-        if layers != wanted || window.is_some() && layers > MOST_WINDOW_LAYERS {
-            return Err(DecodeError::Field("layers"));
-        }
-        if fields.0.len() / LAYER_BYTES < layers {
-            return Err(DecodeError::Field("header length"));
-        }
+        let most = if window.is_some() {
+            MOST_WINDOW_LAYERS
+        } else {
+            usize::MAX
+        };
+        require(layers == wanted && layers <= most, "layers")?;
+        require(layers <= fields.0.len() / LAYER_BYTES, "header length")?;
         let mut header = Self {
             seed,
             error_rate,
@@ -284,19 +291,16 @@ impl Header {
     /// that all layers of a slice but its newest are full.
     fn check_totals(&self) -> Result<(), DecodeError> {
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
-        if sum(capacities) > MOST_ITEMS {
-            return Err(DecodeError::Field("capacity"));
-        }
+        require(sum(capacities) <= MOST_ITEMS, "capacity")?;
         let rates: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
-        if rates > self.error_rate.value() * (1.0 + ROUNDING) {
-            return Err(DecodeError::Field("layer error rate"));
-        }
+        require(
+            rates <= self.error_rate.value() * (1.0 + ROUNDING),
+            "layer error rate",
+        )?;
         let mut layers = self.layers.iter();
         for slice in self.window.iter().flat_map(|window| &window.slices) {
             let mut older = layers.by_ref().take(slice.layers - 1);
-            if older.any(|layer| layer.items < layer.shape.capacity) {
-                return Err(DecodeError::Field("items"));
-            }
+            require(older.all(|layer| layer.items == layer.shape.capacity), "items")?;
             layers.next();
         }
         Ok(())
@@ -309,12 +313,16 @@ impl Header {
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
     ) -> Result<Layers, DecodeError> {
         let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
-        if self.window.is_some() && arrays > MOST_DROPPED_BYTES {
-            return Err(DecodeError::Field("lines"));
-        }
+        require(self.window.is_none() || arrays <= MOST_DROPPED_BYTES, "lines")?;
         let bytes = match &self.window {
             None => Blocked::bytes(self.layers.len(), arrays),
-            Some(window) => Windowed::bytes_of(window.slices.len(), self.layers.len(), arrays),
+            Some(window) => {
+                let listed = window
+                    .slices
+                    .iter()
+                    .map(|slice| List::<Layer>::listed(slice.layers));
+                Windowed::bytes_of(window.slices.len(), listed.sum(), arrays)
+            }
         };
         ask(0, bytes, None, allowance)?;
         let mut chain = |rules: Blocked, stored: &[StoredLayer]| {
@@ -326,7 +334,7 @@ impl Header {
         };
         let rules = Blocked::new(self.error_rate, self.growth, self.seed);
         let Some(window) = self.window else {
-            return chain(rules, &self.layers).map(Layers::Blocked);
+            return chain(rules, &self.layers).map(Layers::from);
         };
         let (mut slices, mut layers) = (reserved(window.slices.len())?, &self.layers[..]);
         for slice in &window.slices {
@@ -353,36 +361,26 @@ impl StoredWindow {
         let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
         // With a window the seconds are 1 or more, so only the slices can be wrong.
         let window = Window::new(seconds, slices, refresh > 0).map_err(|_| DecodeError::Field("slices"))?;
-        if refresh > 1 {
-            return Err(DecodeError::Field("refresh"));
-        }
-        if zeros != [0; 2] {
-            return Err(DecodeError::Field("reserved bytes"));
-        }
+        require(refresh <= 1, "refresh")?;
+        require(zeros == [0; 2], "reserved bytes")?;
         let (stored, newest_stamp, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
-        if dropped_bytes > MOST_DROPPED_BYTES || !dropped_bytes.is_multiple_of(LINE_BYTES) {
-            return Err(DecodeError::Field("dropped bytes"));
-        }
-        if stored > MOST_SLICES {
-            return Err(DecodeError::Field("slices"));
-        }
+        let are_lines = dropped_bytes.is_multiple_of(LINE_BYTES);
+        require(are_lines && dropped_bytes <= MOST_DROPPED_BYTES, "dropped bytes")?;
+        require(stored <= MOST_SLICES, "slices")?;
         let mut slices: Vec<StoredSlice> = reserved(stored)?;
         let (mut opens, mut closes) = (0, 0);
         for _ in 0..stored {
             let slice = StoredSlice::parse(fields)?;
             let longest = slice.opens.saturating_add(window.slice_length());
             let in_order = slice.opens >= opens && slice.closes >= closes;
-            if !in_order || !(slice.opens..=longest).contains(&slice.closes) || slice.closes > LATEST_STORED {
-                return Err(DecodeError::Field("times"));
-            }
+            let times = slice.opens..=longest.min(LATEST_STORED);
+            require(in_order && times.contains(&slice.closes), "times")?;
             (opens, closes) = (slice.opens, slice.closes);
             slices.push(slice);
         }
         // The newest layer was made while the newest slice was open.
         let latest = if stored > 0 { closes } else { LATEST_STORED };
-        if !(opens..=latest).contains(&newest_stamp) {
-            return Err(DecodeError::Field("times"));
-        }
+        require((opens..=latest).contains(&newest_stamp), "times")?;
         Ok(Self {
             window,
             capacity,
@@ -397,9 +395,7 @@ impl StoredSlice {
     fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
         let (opens, closes) = (fields.u64()?, fields.u64()?);
         let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
-        if layers == 0 || zero != 0 {
-            return Err(DecodeError::Field("layers"));
-        }
+        require(layers > 0 && zero == 0, "layers")?;
         Ok(Self {
             opens,
             closes,
@@ -418,29 +414,16 @@ impl StoredLayer {
             probes: u8::try_from(probes).unwrap_or(0),
             lines,
         };
-        if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item) {
-            return Err(DecodeError::Field("lines per item"));
-        }
-        if !PROBES.contains(&geometry.probes) {
-            return Err(DecodeError::Field("probes"));
-        }
-        if lines == 0 || geometry.bytes() > isize::MAX as u64 {
-            return Err(DecodeError::Field("lines"));
-        }
-        if capacity == 0 {
-            return Err(DecodeError::Field("capacity"));
-        }
-        if items > capacity {
-            return Err(DecodeError::Field("items"));
-        }
-        if !(0.0..1.0).contains(&rate) {
-            return Err(DecodeError::Field("layer error rate"));
-        }
+        let known = 1..=MAX_LINES_PER_ITEM;
+        require(known.contains(&geometry.lines_per_item), "lines per item")?;
+        require(PROBES.contains(&geometry.probes), "probes")?;
+        require(lines > 0 && geometry.bytes() <= isize::MAX as u64, "lines")?;
+        require(capacity > 0, "capacity")?;
+        require(items <= capacity, "items")?;
+        require((0.0..1.0).contains(&rate), "layer error rate")?;
         // There is no stricter check: a filter whose chunks are still to be loaded, or were damaged, can be
         // saved and must load.
-        if bits_set / 8 > geometry.bytes() {
-            return Err(DecodeError::Field("set bits"));
-        }
+        require(bits_set / 8 <= geometry.bytes(), "set bits")?;
         Ok(Self {
             shape: Shape {
                 geometry,

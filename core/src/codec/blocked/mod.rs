@@ -7,13 +7,13 @@ use crate::bits::array::BitArray;
 use crate::bits::kernel::Line;
 use crate::chain::demand::reserved;
 use crate::chain::{Allowance, Chain};
-use crate::codec::DecodeError;
+use crate::codec::fields::{DecodeError, or_abort, require};
 use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS, ask_for};
 use crate::filter::Filter;
 use crate::item::ItemHash;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::Blocked;
 pub use layers::{MAGIC, VERSION};
 
@@ -27,19 +27,19 @@ const BYTES: usize = size_of::<Entry>();
 /// Writes a filter without a window to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, sink: &mut dyn Sink) {
     layers::save(chain, exceptions.map_or(0, Exceptions::len), sink);
-    let Some(exceptions) = exceptions else { return };
-    let (mut piece, mut count) = ([[0; 2]; PIECE], 0);
-    exceptions.each_ascending(|ItemHash { low, high }| {
-        piece[count] = [high, low];
-        count += 1;
-        if count == PIECE {
-            sink.put_string(bytemuck::cast_slice(&piece));
-            count = 0;
-        }
-    });
-    if count > 0 {
-        sink.put_string(bytemuck::cast_slice(&piece[..count]));
+    if let Some(exceptions) = exceptions {
+        let entries = or_abort(entries(exceptions));
+        let pieces = entries.chunks(PIECE);
+        pieces.for_each(|piece| sink.put_string(bytemuck::cast_slice(piece)));
     }
+}
+
+/// The exceptions as they are stored, in ascending order; each is the bytes of an [`Entry`].
+fn entries(exceptions: &Exceptions) -> Result<Vec<u128>, Error> {
+    let mut sorted = exceptions.sorted()?;
+    let high_first = |number: &mut u128| *number = number.rotate_left(64);
+    sorted.iter_mut().for_each(high_first);
+    Ok(sorted)
 }
 
 /// Reads a filter from an RDB stream whose first two integers, 1 and 0, were read already.
@@ -52,11 +52,8 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter
     while loader.left > 0 {
         let expected = PIECE.min(loader.left);
         source.string(|piece| {
-            if piece.len() == expected * BYTES {
-                loader.take(piece)
-            } else {
-                Err(DecodeError::Field("piece length"))
-            }
+            require(piece.len() == expected * BYTES, "piece length")?;
+            loader.take(piece)
         })??;
     }
     Ok(loader.finish())
@@ -81,9 +78,8 @@ pub fn load_header_with(
     bits: impl FnMut(u64, u64) -> Result<BitArray<Line>, DecodeError>,
 ) -> Result<Filter, DecodeError> {
     let (layers, exceptions, rest) = layers::load_header(bytes, allowance, bits)?;
-    if rest.len() as u64 != exceptions.saturating_mul(BYTES as u64) {
-        return Err(DecodeError::Field("header length"));
-    }
+    let length = exceptions.saturating_mul(BYTES as u64);
+    require(rest.len() as u64 == length, "header length")?;
     let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
     loader.take(rest)?;
     Ok(loader.finish())
@@ -100,9 +96,7 @@ pub fn header(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>) -> Result
     let of_layers = layers::header(chain, exceptions.len())?;
     let mut header = reserved(of_layers.len() + exceptions.len() * BYTES)?;
     header.extend_from_slice(&of_layers);
-    exceptions.each_ascending(|ItemHash { low, high }| {
-        header.extend_from_slice(bytemuck::cast_slice(&[high, low]));
-    });
+    header.extend_from_slice(bytemuck::cast_slice(&entries(exceptions)?));
     Ok(header)
 }
 
@@ -136,9 +130,8 @@ impl ExceptionLoader {
         for entry in bytes.chunks_exact(BYTES) {
             let entry: Entry = bytemuck::pod_read_unaligned(entry);
             let [high, low] = entry;
-            if entry <= self.last || !self.exceptions.insert(ItemHash { low, high }) {
-                return Err(DecodeError::Field("exceptions"));
-            }
+            let is_next = entry > self.last && self.exceptions.insert(ItemHash { low, high });
+            require(is_next, "exceptions")?;
             self.last = entry;
             self.left -= 1;
         }

@@ -16,7 +16,7 @@ use crate::chain::batch::{Hasher, Layer as _};
 use crate::chain::{LayerShape, Rules, compound};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Window};
 pub use layer::{Layer, Shape};
 use secret::{HashKey, Secret};
 
@@ -123,7 +123,7 @@ impl Blocked {
 }
 
 impl Rules for Blocked {
-    const LAYOUT: StoredLayout = StoredLayout::Blocked;
+    const LAYOUT: Layout = Layout::Blocked;
     type Layer = Layer;
     type Hasher = Secret;
 

@@ -12,14 +12,15 @@ use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Work};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{
-    self, AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
+    self, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
 };
-use crate::chain::demand::{ask, reserve_one, reserved};
+use crate::chain::demand::{FILTER_BYTES, ask, reserve_one, reserved};
 use crate::chain::layered::{LayerStats, Layered};
+use crate::chain::list::List;
 use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, Rules as _, UNLIMITED, append, sum};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::Item;
-use crate::params::{Capacity, LATEST, StoredLayout, Time, Window};
+use crate::params::{Capacity, LATEST, Layout, Time, Window};
 
 /// The most slices of a window. Only a clock that often goes far back makes more of them than [`Window::slices`] and
 /// one.
@@ -39,23 +40,13 @@ pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 #[derive(Debug)]
 pub struct Slice {
     /// The time of the first item.
-    pub(crate) opens: Time,
+    pub opens: Time,
     /// From this time on the slice takes no item.
-    pub(crate) closes: Time,
+    pub closes: Time,
     pub(crate) chain: Chain<Blocked>,
 }
 
 impl Slice {
-    /// The time of the first item.
-    pub fn opens(&self) -> Time {
-        self.opens
-    }
-
-    /// From this time on the slice takes no item.
-    pub fn closes(&self) -> Time {
-        self.closes
-    }
-
     /// The layers, oldest first.
     pub fn layers(&self) -> &[Layer] {
         self.chain.layers()
@@ -73,6 +64,7 @@ impl Slice {
 
 /// A filter with a window.
 pub struct Windowed {
+    /// The seed, the growth and the rate of the whole filter.
     pub(crate) rules: Blocked,
     pub(crate) window: Window,
     /// The number of items that is expected in a window.
@@ -108,7 +100,7 @@ impl Windowed {
         allowance: Allowance<'_>,
     ) -> Result<Self, Error> {
         let layers = planned(&rules, capacity, window, capacity.items());
-        let bytes = Self::bytes_of(layers.len(), layers.len(), sum(layers.iter().map(Shape::bytes)));
+        let bytes = Self::bytes_of(layers.len(), 0, sum(layers.iter().map(Shape::bytes)));
         ask(0, bytes, Some(layers.len()), allowance)?;
         Ok(Self::empty(rules, window, capacity))
     }
@@ -132,30 +124,11 @@ impl Windowed {
         }
     }
 
-    /// Bytes of a filter with these numbers of slices and layers, whose bit arrays have `arrays` bytes.
-    pub fn bytes_of(slices: usize, layers: usize, arrays: u64) -> u64 {
-        let besides = size_of::<Self>() + slices * size_of::<Slice>();
-        Blocked::bytes(layers, arrays).saturating_add(besides as u64)
-    }
-
-    /// The seed, the growth and the rate of the whole filter.
-    pub fn rules(&self) -> &Blocked {
-        &self.rules
-    }
-
-    /// The window.
-    pub fn window(&self) -> Window {
-        self.window
-    }
-
-    /// The number of items that is expected in a window.
-    pub fn capacity(&self) -> Capacity {
-        self.capacity
-    }
-
-    /// All slices, oldest first, including expired ones.
-    pub fn slices(&self) -> &[Slice] {
-        &self.slices
+    /// Bytes of a filter with this number of slices, which have `listed` layers in [lists](List::listed), and whose bit
+    /// arrays have `arrays` bytes.
+    pub fn bytes_of(slices: usize, listed: usize, arrays: u64) -> u64 {
+        let own = size_of::<Self>() + slices * size_of::<Slice>() + listed * size_of::<Layer>();
+        (FILTER_BYTES + own as u64).saturating_add(arrays)
     }
 
     /// The layers of all slices, oldest first, including expired ones.
@@ -205,11 +178,6 @@ impl Windowed {
         self.layers_of(self.expired(now))
     }
 
-    /// See [`Filter::newest_stamp`](crate::Filter::newest_stamp).
-    pub fn newest_stamp(&self) -> Time {
-        self.newest_stamp
-    }
-
     /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so
     /// that a replica takes it.
     pub fn stamp(&self, now: Time) -> Time {
@@ -257,7 +225,7 @@ impl Windowed {
     /// See [`Filter::contains`](crate::Filter::contains).
     pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
         let hash = self.rules.hasher().hash(item);
-        kernel::run_on_one::<AnyContains, _, _>(self.living_layers(now), hash)
+        batch::any_contains(self.living_layers(now), hash)
     }
 
     /// See [`Filter::contains_blocks`](crate::Filter::contains_blocks).
@@ -381,8 +349,12 @@ impl Windowed {
         };
         let first = Shape::sized(self.next_capacity(alive)?, rate);
         let (count, arrays) = (NewestFirst::of(alive).count(), arrays_of(alive));
-        let before = Self::bytes_of(alive.len(), count, arrays);
-        let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
+        let before = Self::bytes_of(alive.len(), listed(alive), arrays);
+        let after = Self::bytes_of(
+            alive.len() + 1,
+            listed(alive),
+            arrays.saturating_add(first.bytes()),
+        );
         check_capacity(NewestFirst::of(alive), first)?;
         ask(before, after, Some(count + 1), allowance)?;
         let chain = Chain::new((self.rules.clone(), first), UNLIMITED)?;
@@ -438,19 +410,17 @@ impl Windowed {
         let older = &older[expired..];
         let (newest_stamp, closes, window) = (&mut self.newest_stamp, newest.closes, self.window);
         let (layers, rules) = newest.chain.parts_mut();
-        batch::insert_unknown(kernel, layers, &block.hashes, items, &mut |own: &mut Vec<
-            Layer,
-        >| {
+        let mut grow = |own: &mut List<Layer>| {
             let (elapsed, left) = (time.saturating_sub(*newest_stamp), closes.saturating_sub(time));
             let capacity = further_capacity(own, rules, elapsed, left);
             // The rates of usual slices that are still to be opened are kept for them.
             let to_open = usize::from(window.slices()).saturating_sub(older.len());
-            let left = rate_left(rules, NewestFirst::of(older).chain(&*own))
+            let left = rate_left(rules, NewestFirst::of(older).chain(own.iter()))
                 - to_open as f64 * usual_rate(rules, window);
             let next = Shape::sized(capacity, left.max(0.0) * FURTHER_PART);
             check_capacity(NewestFirst::of(older), next)?;
             let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
-            let besides = Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
+            let besides = Self::bytes_of(older.len() + 1, listed(older), arrays_of(older)) - FILTER_BYTES;
             let allowance = |demand: Demand| {
                 allowance(Demand {
                     total: demand.total.saturating_add(besides),
@@ -461,7 +431,8 @@ impl Windowed {
             append(rules, own, next, &allowance)?;
             *newest_stamp = time;
             Ok(())
-        })
+        };
+        batch::insert_unknown(kernel, layers, &block.hashes, items, &mut grow)
     }
 
     /// Returns the slices that were dropped last, which may take long to free, and how many layers were dropped since
@@ -526,12 +497,12 @@ impl Windowed {
 }
 
 impl Layered for Windowed {
-    fn layout(&self) -> StoredLayout {
-        StoredLayout::Blocked
+    fn layout(&self) -> Layout {
+        Layout::Blocked
     }
 
     fn error_rate(&self) -> f64 {
-        self.rules().error_rate().value()
+        self.rules.error_rate().value()
     }
 
     fn expansion(&self) -> Option<u32> {
@@ -556,16 +527,17 @@ impl Layered for Windowed {
     }
 
     fn bytes(&self, layers: usize) -> u64 {
-        let (mut slices, mut counted, mut arrays) = (0, 0, 0);
+        let (mut slices, mut counted, mut in_lists, mut arrays) = (0, 0, 0, 0);
         for slice in &self.slices {
             if counted >= layers {
                 break;
             }
             let own = slice.layers().len().min(layers - counted);
             (slices, counted) = (slices + 1, counted + own);
+            in_lists += List::<Layer>::listed(own);
             arrays += slice.chain.array_bytes(own);
         }
-        Self::bytes_of(slices, counted, arrays)
+        Self::bytes_of(slices, in_lists, arrays)
     }
 
     fn array(&self, layer: usize) -> &[u8] {
@@ -650,6 +622,12 @@ impl<'a> Iterator for NewestFirst<'a> {
     }
 }
 
+/// The number of layers of these slices that are in lists.
+fn listed(slices: &[Slice]) -> usize {
+    let layers = slices.iter().map(|slice| slice.layers().len());
+    layers.map(List::<Layer>::listed).sum()
+}
+
 /// Bytes of the bit arrays of these slices.
 fn arrays_of(slices: &[Slice]) -> u64 {
     sum(slices.iter().map(Slice::array_bytes))
@@ -658,10 +636,8 @@ fn arrays_of(slices: &[Slice]) -> u64 {
 /// Checks that a new layer beside these leaves capacities that can be summed.
 fn check_capacity<'a>(layers: impl Iterator<Item = &'a Layer>, new: Shape) -> Result<(), Error> {
     let capacity = sum(layers.map(Layer::capacity));
-    if capacity.saturating_add(new.capacity) > MOST_ITEMS {
-        return Err(Error::Full { capacity });
-    }
-    Ok(())
+    let all = capacity.saturating_add(new.capacity);
+    require(all <= MOST_ITEMS, Error::Full { capacity })
 }
 
 /// The rate of the first layer of a usual slice. One more of them than the window has slices can be alive.

@@ -15,10 +15,10 @@ pub mod shape;
 
 use crate::chain::batch::{Hasher, Layer as _};
 use crate::chain::{LayerShape, Rules};
-use crate::error::{Error, ParamError};
+use crate::error::{Error, ParamError, require};
 use crate::item::{Item, ItemHash};
 use crate::layouts::scattered;
-use crate::params::StoredLayout;
+use crate::params::Layout;
 pub use shape::{Layer, Shape};
 
 /// The ratio of a layer's rate to that of the layer before it.
@@ -136,12 +136,9 @@ impl ClassicSpec {
             error_rate,
             capacity,
         };
-        if !(spec.first_rate() > 0.0 && error_rate < 1.0) {
-            return Err(ParamError::ErrorRate);
-        }
-        if capacity == 0 {
-            return Err(ParamError::Capacity);
-        }
+        let has_rate = spec.first_rate() > 0.0 && error_rate < 1.0;
+        require(has_rate, ParamError::ErrorRate)?;
+        require(capacity > 0, ParamError::Capacity)?;
         Ok(spec)
     }
 
@@ -178,7 +175,7 @@ const OWN_BYTES: u64 = 32;
 const LAYER_BYTES: u64 = 64;
 
 impl Rules for Classic {
-    const LAYOUT: StoredLayout = StoredLayout::Classic;
+    const LAYOUT: Layout = Layout::Classic;
     type Layer = Layer;
     type Hasher = Options;
 

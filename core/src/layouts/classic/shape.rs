@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::bits::array::BitArray;
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
 use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
@@ -80,36 +80,25 @@ impl Shape {
             probes,
             n2,
         } = *self;
-        if !(error_rate > 0.0 && error_rate < 1.0) {
-            return Err("error rate");
-        }
+        require(error_rate > 0.0 && error_rate < 1.0, "error rate")?;
         let off = (per_item / bits_per_item(error_rate) - 1.0).abs();
-        if off.is_nan() || off > LOGARITHM_TOLERANCE {
-            return Err("bits per item");
-        }
-        if probes != probes_for(per_item) {
-            return Err("probes");
-        }
-        if capacity == 0 {
-            return Err("capacity");
-        }
-        if n2 > 63 || (n2 > 0 && options.has(Options::NOROUND)) {
-            return Err("n2");
-        }
+        require(off <= LOGARITHM_TOLERANCE, "bits per item")?;
+        require(probes == probes_for(per_item), "probes")?;
+        require(capacity > 0, "capacity")?;
+        let is_rounded = n2 <= 63 && !options.has(Options::NOROUND);
+        require(n2 == 0 || is_rounded, "n2")?;
         let wanted = capacity as f64 * per_item;
         let needed = if n2 == 0 {
             at_least_one_bit(wanted)
         } else {
             // The capacity was raised to what fits, up to rounding.
             let power = (1u64 << n2) as f64;
-            if wanted < power / 2.0 || wanted > power * (1.0 + LOGARITHM_TOLERANCE) {
-                return Err("capacity");
-            }
+            let fitting = power / 2.0..=power * (1.0 + LOGARITHM_TOLERANCE);
+            require(fitting.contains(&wanted), "capacity")?;
             1 << n2
         };
-        if bytes != needed.div_ceil(8) && bytes != bytes_of_words(needed) {
-            return Err("bit array length");
-        }
+        let lengths = [needed.div_ceil(8), bytes_of_words(needed)];
+        require(lengths.contains(&bytes), "bit array length")?;
         let all = bytes.saturating_mul(8);
         let known = if n2 > 0 {
             bits == all || bits == needed
@@ -118,10 +107,7 @@ impl Shape {
         } else {
             bits == needed
         };
-        if !known {
-            return Err("bits");
-        }
-        Ok(())
+        require(known, "bits")
     }
 
     /// Number of bits that probes choose from.

@@ -14,7 +14,7 @@ use crate::bits::kernel::{Kernel, Portable, prefetch_address};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{self, Hasher, Hashes, Layer as _, Prefetch, Prefetched, Subset};
 use crate::chain::compound;
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::power::power;
 use modulus::Modulus;
@@ -221,9 +221,7 @@ impl<S: Scattered> batch::Layer for Layer<S> {
 
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
-        if end > self.bytes() {
-            return Err(OutOfRange);
-        }
+        require(end <= self.bytes(), OutOfRange)?;
         self.array.merge(S::HEAD + offset, bytes)
     }
 
@@ -241,11 +239,6 @@ impl<S: Scattered> batch::Layer for Layer<S> {
     }
 
     #[inline(always)]
-    fn prefetch_first(&self, hash: ItemHash) {
-        first_words(self, FIRST).prefetch(hash);
-    }
-
-    #[inline(always)]
     fn lookup_prefetcher(&self, _: bool) -> impl Prefetch {
         first_words(self, FIRST)
     }
@@ -258,7 +251,7 @@ impl<S: Scattered> batch::Layer for Layer<S> {
     fn contains_in_only_layer(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
         let hash = hasher.hash(item.into());
         // An item has so many probes that prefetching pays off even for one item.
-        self.prefetch_first(hash);
+        first_words(self, FIRST).prefetch(hash);
         Some(self.contains(Portable, hash))
     }
 
@@ -289,7 +282,7 @@ impl<S: Scattered> batch::Layer for Layer<S> {
         Self: 'a,
     {
         for layer in layers.clone().take(PREFETCHED_LAYERS) {
-            layer.prefetch_first(hash);
+            first_words(layer, FIRST).prefetch(hash);
         }
         { layers }.any(|layer| layer.contains(kernel, hash))
     }
@@ -313,7 +306,7 @@ impl<S: Scattered> batch::Layer for Layer<S> {
             }
             if memory == Prefetched::No {
                 for at in pending {
-                    layer.prefetch_first(hashes[at]);
+                    first_words(layer, FIRST).prefetch(hashes[at]);
                 }
             }
             found.put_all(layer.contains_block(kernel, hashes, pending));

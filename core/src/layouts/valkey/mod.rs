@@ -14,11 +14,11 @@ use siphasher::sip::SipHasher13;
 
 use crate::chain::batch::Hasher;
 use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
-use crate::error::{Error, ParamError};
+use crate::error::{Error, ParamError, require};
 use crate::item::{Item, ItemHash};
 use crate::layouts::power::power;
 use crate::layouts::scattered;
-use crate::params::{SipSeed, StoredLayout, Tightening};
+use crate::params::{Layout, SipSeed, Tightening};
 pub use shape::{HEAD_BYTES, Layer, Shape};
 
 /// Bytes that valkey-bloom reports for a filter without its layers.
@@ -26,41 +26,12 @@ const OWN_BYTES: u64 = 48;
 /// Bytes that valkey-bloom reports for a layer, without its bits and its entry in the list of layers.
 const LAYER_BYTES: u64 = 208;
 
-/// The keys of a filter's two hashes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Keys([[u64; 2]; 2]);
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Keys(..)")
-    }
-}
-
-impl Keys {
-    fn new(seed: SipSeed) -> Self {
-        let word = |at: usize| {
-            let bytes = seed.0.as_chunks::<8>().0[at];
-            u64::from_le_bytes(bytes)
-        };
-        Self([[word(0), word(1)], [word(2), word(3)]])
-    }
-
-    fn seed(self) -> SipSeed {
-        let mut seed = [0; 32];
-        let words = self.0.as_flattened().iter();
-        for (place, word) in seed.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
-        }
-        SipSeed(seed)
-    }
-}
-
-impl Hasher for Keys {
+impl Hasher for SipSeed {
     #[inline(always)]
     fn hash(&self, item: Item<'_>) -> ItemHash {
-        let item = item.bytes();
-        let [low, high] = self.0.map(|[first, last]| {
-            let mut hasher = SipHasher13::new_with_keys(first, last);
+        let (item, keys) = (item.bytes(), self.0.as_chunks::<16>().0);
+        let [low, high] = [0, 1].map(|hash| {
+            let mut hasher = SipHasher13::new_with_key(&keys[hash]);
             hasher.write_u64(item.len() as u64);
             hasher.write(item);
             hasher.finish()
@@ -72,7 +43,7 @@ impl Hasher for Keys {
 /// Rules of a filter in valkey-bloom's layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Valkey {
-    keys: Keys,
+    seed: SipSeed,
     error_rate: f64,
     tightening: Tightening,
     /// 0 if the filter does not grow.
@@ -90,11 +61,9 @@ impl Valkey {
         tightening: Tightening,
         seed: SipSeed,
     ) -> Result<Self, ParamError> {
-        if !(error_rate > 0.0 && error_rate < 1.0) {
-            return Err(ParamError::ErrorRate);
-        }
+        require(error_rate > 0.0 && error_rate < 1.0, ParamError::ErrorRate)?;
         Ok(Self {
-            keys: Keys::new(seed),
+            seed,
             error_rate,
             tightening,
             expansion,
@@ -103,13 +72,12 @@ impl Valkey {
 
     /// These rules with another seed.
     pub fn with_seed(self, seed: SipSeed) -> Self {
-        let keys = Keys::new(seed);
-        Self { keys, ..self }
+        Self { seed, ..self }
     }
 
     /// The shape of the first layer, for `capacity` items.
     pub fn first(&self, capacity: u64) -> Shape {
-        Shape::sized(capacity, self.error_rate, self.seed())
+        Shape::sized(capacity, self.error_rate, self.seed)
     }
 
     /// The filter's false positive rate, strictly between 0 and 1.
@@ -129,7 +97,7 @@ impl Valkey {
 
     /// The keys of the hashes.
     pub fn seed(&self) -> SipSeed {
-        self.keys.seed()
+        self.seed
     }
 
     /// The rate of layer `index`; `None` if it is too close to 0.
@@ -143,7 +111,7 @@ impl Valkey {
     pub(crate) fn layer(&self, index: usize, before: u64) -> Option<Shape> {
         let capacity = before.checked_mul(self.expansion.into())?;
         (capacity > 0).then_some(())?;
-        Some(Shape::sized(capacity, self.rate(index)?, self.seed()))
+        Some(Shape::sized(capacity, self.rate(index)?, self.seed))
     }
 
     /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first`
@@ -157,22 +125,16 @@ impl Valkey {
         for layers in 1..=MOST_LAYERS {
             arrays = arrays.saturating_add(next.bytes);
             let with_it = capacity.saturating_add(next.capacity);
-            if limit.is_some_and(|limit| Self::bytes(layers, arrays) > limit) {
-                return Err(Unreached::Bytes { capacity });
-            }
-            if with_it > MOST_ITEMS {
-                return Err(Unreached::Items { capacity });
-            }
+            let is_within = limit.is_none_or(|limit| Self::bytes(layers, arrays) <= limit);
+            require(is_within, Unreached::Bytes { capacity })?;
+            require(with_it <= MOST_ITEMS, Unreached::Items { capacity })?;
             capacity = with_it;
             if capacity >= wanted {
                 return Ok(capacity);
             }
-            if self.rate(layers).is_none() {
-                return Err(Unreached::Rate { capacity });
-            }
-            next = self
-                .layer(layers, next.capacity)
-                .ok_or(Unreached::Items { capacity })?;
+            require(self.rate(layers).is_some(), Unreached::Rate { capacity })?;
+            let further = self.layer(layers, next.capacity);
+            next = further.ok_or(Unreached::Items { capacity })?;
         }
         Err(Unreached::Layers { capacity })
     }
@@ -199,9 +161,7 @@ impl ValkeySpec {
         seed: SipSeed,
     ) -> Result<Self, ParamError> {
         let rules = Valkey::new(error_rate, expansion, tightening, seed)?;
-        if !(1..=MOST_ITEMS).contains(&capacity) {
-            return Err(ParamError::Capacity);
-        }
+        require((1..=MOST_ITEMS).contains(&capacity), ParamError::Capacity)?;
         Ok(Self { rules, capacity })
     }
 
@@ -259,13 +219,13 @@ impl Unreached {
 }
 
 impl Rules for Valkey {
-    const LAYOUT: StoredLayout = StoredLayout::Valkey;
+    const LAYOUT: Layout = Layout::Valkey;
     type Layer = Layer;
-    type Hasher = Keys;
+    type Hasher = SipSeed;
 
     #[inline(always)]
-    fn hasher(&self) -> &Keys {
-        &self.keys
+    fn hasher(&self) -> &SipSeed {
+        &self.seed
     }
 
     fn next(

@@ -1,7 +1,7 @@
 //! A layer in valkey-bloom's layout: its size, its memory, and where an item's bits are.
 
 use crate::bits::array::BitArray;
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
 use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
@@ -40,18 +40,12 @@ impl Shape {
     /// wrong field. If the exact size is next to a whole number of bytes, another libm's logarithm may round
     /// it to the other side, so both sizes are valid; the other fields follow exactly.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        if self.capacity == 0 {
-            return Err("capacity");
-        }
+        require(self.capacity > 0, "capacity")?;
         let exact = exact_bytes(self.capacity, self.error_rate);
         let ceiling = |off: f64| ((exact * (1.0 + off)).ceil() as u64).max(1);
-        if !(ceiling(-LOGARITHM_TOLERANCE)..=ceiling(LOGARITHM_TOLERANCE)).contains(&self.bytes) {
-            return Err("bytes");
-        }
-        if self.probes != probes(self.bytes, self.capacity) {
-            return Err("probes");
-        }
-        Ok(())
+        let valid = ceiling(-LOGARITHM_TOLERANCE)..=ceiling(LOGARITHM_TOLERANCE);
+        require(valid.contains(&self.bytes), "bytes")?;
+        require(self.probes == probes(self.bytes, self.capacity), "probes")
     }
 
     /// Bits of the layer.
@@ -82,9 +76,7 @@ impl Shape {
         bytes.copy_from_slice(&head[1..9]);
         probes.copy_from_slice(&head[9..13]);
         seed.copy_from_slice(&head[13..]);
-        if head[0] != VERSION {
-            return Err("layer version");
-        }
+        require(head[0] == VERSION, "layer version")?;
         Ok(Self {
             capacity: 0,
             error_rate: 0.0,

@@ -5,33 +5,28 @@ use bytemuck::Zeroable;
 use super::super::search;
 use super::{Layer, Placement, Shape, Start};
 use crate::bits::array::{BitArray, OutOfRange};
-use crate::bits::kernel::{Kernel, LINE_BYTES, Line, WorkOnOne};
+use crate::bits::kernel::{Kernel, LINE_BYTES, Line, Vector};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{self, Hasher, Hashes, Prefetch, Prefetched, Subset};
 use crate::error::Error;
 use crate::item::ItemHash;
 
-/// Looks up or adds an item that has one line, of which half of the hash is enough.
-struct InLine;
-
-impl WorkOnOne<&Layer, u64> for InLine {
-    #[inline(always)]
-    fn run<K: Kernel>(kernel: K, layer: &Layer, low: u64) -> bool {
-        let (units, prober) = (layer.bits.units(), layer.prober(kernel));
-        let place = Placement::in_one_line(units, low);
-        kernel.has(&units[place.line], place.word, prober.probes)
-    }
+/// Looks up an item that has one line, of which half of the hash is enough.
+#[inline(always)]
+fn contains_in_line(layer: &Layer, kernel: Vector, low: u64) -> bool {
+    let (units, prober) = (layer.bits.units(), layer.prober(kernel));
+    let place = Placement::in_one_line(units, low);
+    kernel.has(&units[place.line], place.word, prober.probes)
 }
 
-impl WorkOnOne<&mut Layer, u64> for InLine {
-    #[inline(always)]
-    fn run<K: Kernel>(kernel: K, layer: &mut Layer, low: u64) -> bool {
-        let prober = layer.prober(kernel);
-        let units = layer.bits.units_mut();
-        let place = Placement::in_one_line(units, low);
-        let newly_set = kernel.set_one(&mut units[place.line], place.word, prober.probes);
-        layer.count(newly_set)
-    }
+/// Adds an item that has one line.
+#[inline(always)]
+fn insert_in_line(layer: &mut Layer, kernel: Vector, low: u64) -> bool {
+    let prober = layer.prober(kernel);
+    let units = layer.bits.units_mut();
+    let place = Placement::in_one_line(units, low);
+    let newly_set = kernel.set_one(&mut units[place.line], place.word, prober.probes);
+    layer.count(newly_set)
 }
 
 impl batch::Layer for Layer {
@@ -114,11 +109,6 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn prefetch_first(&self, hash: ItemHash) {
-        self.line_prefetcher().prefetch_first(hash);
-    }
-
-    #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
         self.prober(kernel).covers_all(self.bits.units(), hash)
     }
@@ -126,7 +116,7 @@ impl batch::Layer for Layer {
     #[inline(always)]
     fn contains_in_only_layer(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
         let kernel = self.for_one_line?;
-        Some(kernel.run_on_one::<InLine, _, _>(self, hasher.hash(item.into()).low))
+        Some(kernel.run_on_one(contains_in_line, self, hasher.hash(item.into()).low))
     }
 
     #[inline(always)]
@@ -194,7 +184,7 @@ impl batch::Layer for Layer {
     #[inline(always)]
     fn insert_into_only_layer(&mut self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
         let kernel = self.for_one_line?;
-        Some(kernel.run_on_one::<InLine, _, _>(self, hasher.hash(item.into()).low))
+        Some(kernel.run_on_one(insert_in_line, self, hasher.hash(item.into()).low))
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use crate::chain::{UNLIMITED, at_most};
 use crate::checks::Invalid;
 use crate::checks::Value;
 use crate::codec::chunks;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::params::LATEST;
 use crate::spec::BlockedSpec;
 use crate::tests::oracle::{
