@@ -2,7 +2,7 @@
 //! refused is refused in one line.
 #![no_main]
 
-use bloom::call::args::{Word, iterator};
+use bloom::call::args::{Word, whole};
 use bloom::call::combination::Combination;
 use bloom::call::error::CommandError;
 use bloom::call::given::Verb;
@@ -71,7 +71,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         2 => words.iter().for_each(|word| {
             answer(Selection::parse(word.0).map(|_| ()));
-            if let Some(number) = iterator(word.0) {
+            if let Some(number) = whole(word.0) {
                 assert_eq!(
                     number.to_string().as_bytes(),
                     word.0,

@@ -434,11 +434,11 @@ impl Chunk<'_> {
                     return take(&slices);
                 }
                 let mut error = None;
-                let copied = |item: &Borrowed<'_, '_, PyAny>| {
+                let copies = items.iter().map_while(|&item| {
                     let copy = as_it_is(item.to_owned());
                     copy.map_err(|raised| error = Some(raised)).ok()
-                };
-                let copies: Vec<_> = items.iter().map_while(copied).collect();
+                });
+                let copies: Vec<_> = copies.collect();
                 let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
                 let position = begin + slices.len();

@@ -73,7 +73,7 @@ pub fn log_layer_limit(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
 /// that RedisBloom makes by default.
 ///
 /// # Errors
-/// [`CommandError::NOT_FOUND`] if [`keyspace::missing_is_error`].
+/// `CommandError::NOT_FOUND` if [`keyspace::missing_is_error`].
 pub fn by_default(ctx: Ctx<'_>, origin: Origin) -> Result<Creation, CommandError> {
     let config = options::config();
     let given = if origin.is_relayed() {
@@ -91,7 +91,7 @@ pub fn by_default(ctx: Ctx<'_>, origin: Origin) -> Result<Creation, CommandError
 /// Makes a filter within the command's allowance.
 ///
 /// # Errors
-/// [`CommandError::NO_MEMORY_TO_CREATE`]; nothing is left behind.
+/// `CommandError::NO_MEMORY_TO_CREATE`; nothing is left behind.
 pub fn make(
     ctx: Ctx<'_>,
     key: Arg<'_>,
@@ -112,7 +112,7 @@ pub fn refused(ctx: Ctx<'_>, key: Arg<'_>, error: Error) -> CommandError {
 /// Creates an empty filter in a missing key, and propagates the creation.
 ///
 /// # Errors
-/// [`CommandError::NO_MEMORY_TO_CREATE`]; nothing is left behind.
+/// `CommandError::NO_MEMORY_TO_CREATE`; nothing is left behind.
 pub fn create_empty(
     ctx: Ctx<'_>,
     name: Arg<'_>,
