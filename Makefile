@@ -117,14 +117,14 @@ test-redisbloom: export BLOOM_TEST_REDISBLOOM = $(abspath $(REDISBLOOM))
 test-redisbloom: ## Compare with a RedisBloom that follows and is followed: REDISBLOOM=path.so, in $SERVER
 	@test -n "$(REDISBLOOM)" || { echo 'REDISBLOOM=path.so is missing'; exit 1; }
 	@scripts/setup.sh test
-	cargo test --profile $(PROFILE) --test integration rival:: -- --skip valkey_rival::
+	cargo test --profile $(PROFILE) --test integration rival::
 
 test-valkey-bloom: export BLOOM_TEST_SERVER = $(SERVER)
 test-valkey-bloom: export BLOOM_TEST_VALKEY_BLOOM = $(abspath $(VALKEY_BLOOM))
 test-valkey-bloom: ## Compare with a valkey-bloom that follows and is followed: VALKEY_BLOOM=path.so, in $SERVER, a Valkey
 	@test -n "$(VALKEY_BLOOM)" || { echo 'VALKEY_BLOOM=path.so is missing'; exit 1; }
 	@scripts/setup.sh test
-	cargo test --profile $(PROFILE) --test integration valkey_rival::
+	cargo test --profile $(PROFILE) --test integration rival::
 
 fuzz: ## Fuzz what reads foreign bytes, TIME seconds a target; ARGS= names some of them (scripts/fuzz.sh)
 	@TIME=$(TIME) JOBS=$(JOBS) scripts/fuzz.sh $(ARGS)

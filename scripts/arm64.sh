@@ -237,10 +237,10 @@ test_moves() {
     build_modules
     echo '--- from x86-64 to arm64'
     BLOOM_TEST_SERVER=$home/redis-server-x86 BLOOM_TEST_MODULE=$x86 \
-        BLOOM_TEST_OTHER_SERVER=$home/redis-server-arm64 BLOOM_TEST_OTHER_MODULE=$arm64 "$tests" moves::
+        BLOOM_TEST_OTHER_SERVER=$home/redis-server-arm64 BLOOM_TEST_OTHER_MODULE=$arm64 "$tests" states::
     echo '--- from arm64 to x86-64'
     BLOOM_TEST_SERVER=$home/redis-server-arm64 BLOOM_TEST_MODULE=$arm64 \
-        BLOOM_TEST_OTHER_SERVER=$home/redis-server-x86 BLOOM_TEST_OTHER_MODULE=$x86 "$tests" moves::
+        BLOOM_TEST_OTHER_SERVER=$home/redis-server-x86 BLOOM_TEST_OTHER_MODULE=$x86 "$tests" states::
 }
 
 test_integration() {

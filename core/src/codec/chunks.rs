@@ -463,7 +463,7 @@ mod tests {
             let mut grown = Filter::new(spec.in_layout(layout).unwrap(), UNLIMITED).unwrap();
             for item in 0u32.. {
                 grown.add(&item.to_le_bytes(), 0, UNLIMITED).unwrap();
-                if grown.layers() == 300 {
+                if grown.layers() == 1010 {
                     break;
                 }
             }

@@ -329,21 +329,6 @@ mod tests {
         }
     }
 
-    /// A whole RDB file of RedisBloom gives all of its filters.
-    #[test]
-    fn rdb_files_hold_the_same_filters() {
-        let new = stored::rdb_file(include_bytes!(
-            "../../../tests/fixtures/redisbloom/redisbloom-2.8.rdb"
-        ));
-        let old = stored::rdb_file(include_bytes!(
-            "../../../tests/fixtures/redisbloom/redisbloom-2.6.rdb"
-        ));
-        for stored in stored::filters() {
-            assert_eq!(new[&stored.name], stored.stream, "{}", stored.name);
-            assert_eq!(old[&stored.name], stored.stream, "{}", stored.name);
-        }
-    }
-
     /// Users can go back to RedisBloom with filters that were loaded or made here, and the filters have grown the
     /// layers that they would have there.
     #[test]
@@ -645,11 +630,10 @@ mod tests {
         assert_eq!(damaged(0, Value::Unsigned(3996)), field("items"));
         assert_eq!(damaged(0, Value::Unsigned(3998)), field("items"));
         assert_eq!(damaged(1, Value::Unsigned(5)), field("items"));
-        assert_eq!(damaged(1, Value::Unsigned(7)), Some(DecodeError::Truncated));
-        assert_eq!(
-            damaged(1, Value::Unsigned(u64::MAX)),
-            Some(DecodeError::Truncated)
-        );
+        for layers in [7, 1 << 20, 1 << 32, 1 << 57, 1 << 63, u64::MAX] {
+            let damaged = damaged(1, Value::Unsigned(layers));
+            assert_eq!(damaged, Some(DecodeError::Truncated), "{layers} layers");
+        }
         assert_eq!(damaged(2, Value::Unsigned(7)), field("options"));
         assert_eq!(damaged(2, Value::Unsigned(5 + (1 << 32))), field("options"));
         assert_eq!(damaged(2, Value::Unsigned(13)), field("layers"));
@@ -748,6 +732,110 @@ mod tests {
                 }
                 unsigned(end + 1, &[0, 89, 91, early.capacity + 1, u64::MAX], "items");
             }
+        }
+    }
+
+    /// The stream and the chunk header of a filter with this layer alone, of which so many bytes of bits come.
+    fn forged(shape: Shape, options: u32, items: u64, array: usize) -> (MemoryStream, Vec<u8>) {
+        let mut stream = MemoryStream::default();
+        for value in [items, 1, options.into(), 2] {
+            stream.put_unsigned(value);
+        }
+        stream.put_unsigned(shape.capacity);
+        stream.put_double(shape.error_rate);
+        stream.put_unsigned(shape.probes.into());
+        stream.put_double(shape.bits_per_item);
+        stream.put_unsigned(shape.bits);
+        stream.put_unsigned(shape.n2.into());
+        stream.put_string(&vec![b'X'; array]);
+        stream.put_unsigned(items);
+        let mut header = items.to_le_bytes().to_vec();
+        for field in [1, options, 2] {
+            header.extend(field.to_le_bytes());
+        }
+        let doubles = [shape.error_rate, shape.bits_per_item].map(f64::to_bits);
+        for field in [&[array as u64, shape.bits, items][..], &doubles].concat() {
+            header.extend(field.to_le_bytes());
+        }
+        header.extend(shape.probes.to_le_bytes());
+        header.extend(shape.capacity.to_le_bytes());
+        header.push(shape.n2);
+        (stream, header)
+    }
+
+    /// Whoever may RESTORE or load a chunk neither reads nor writes beyond a bit array: bits that a layer claims to have
+    /// come with it.
+    #[test]
+    fn bits_beyond_the_array_are_refused() {
+        for options in [0, 1, 4, 5] {
+            let sound = Shape::sized(100, 0.005, Options::new(options).unwrap());
+            let (stream, header) = forged(sound, options, 0, sound.bytes as usize);
+            assert!(load(&stream).is_ok() && chunks::load_header(&header, UNLIMITED).is_ok());
+            // Of 1024 bytes come 699; of 8192 come 512, which only the power of two tells.
+            for (bits, n2, array) in [
+                (8192, 0, 699),
+                (0, 16, 512),
+                (8192, 13, 699),
+                (1 << 40, 0, 144),
+                (1 << 63, 0, 8),
+                (u64::MAX, 0, 8),
+                (0, 63, 8),
+            ] {
+                let (stream, header) = forged(Shape { bits, n2, ..sound }, options, 0, array);
+                for end in [load(&stream), chunks::load_header(&header, UNLIMITED)] {
+                    assert!(matches!(end, Err(DecodeError::Field(_))), "{bits} bits: {end:?}");
+                }
+            }
+            // A header of no layer.
+            let mut none = header[..20].to_vec();
+            none[8..12].fill(0);
+            assert!(chunks::load_header(&none, UNLIMITED).is_err());
+        }
+    }
+
+    /// BF.CARD and INFO tell no nonsense of a forged filter: items are at most as many as can be counted.
+    #[test]
+    fn counts_do_not_wrap() {
+        let most = i64::MAX.unsigned_abs();
+        // A layer of a single word for any number of items.
+        let of = |items| {
+            let shape = Shape::sized(items, 1.0 - f64::EPSILON / 2.0, Options::new(5).unwrap());
+            let array = shape.bytes as usize;
+            load(&forged(shape, 5, items, array).0)
+        };
+        for items in [most + 1, u64::MAX - 3] {
+            assert!(matches!(of(items), Err(DecodeError::Field(_))), "{items}");
+        }
+        let mut filter = of(most - 100).unwrap();
+        for number in 0..1000_u32 {
+            let _full = filter.add(&number.to_le_bytes(), 0, UNLIMITED);
+        }
+        assert!(
+            (most - 100..=most).contains(&filter.items()),
+            "{}",
+            filter.items()
+        );
+        assert_eq!(filter.totals().capacity.min(most), filter.totals().capacity);
+    }
+
+    /// A filter whose first chunk a server has can be saved and loaded, whatever its rate.
+    #[test]
+    fn a_header_and_a_stream_have_the_same_rates() {
+        for rate in [
+            1e-300,
+            1e-30,
+            0.25,
+            0.3,
+            0.5,
+            0.500_000_1,
+            0.75,
+            0.99,
+            1.0 - f64::EPSILON,
+        ] {
+            let shape = Shape::sized(100, rate, Options::new(5).unwrap());
+            let (_, header) = forged(shape, 5, 0, shape.bytes as usize);
+            let filter = chunks::load_header(&header, UNLIMITED).unwrap();
+            assert_eq!(save(&load(&save(&filter)).unwrap()), save(&filter), "{rate}");
         }
     }
 

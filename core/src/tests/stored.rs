@@ -1,6 +1,6 @@
 //! Filters that RedisBloom saved, with its figures for them, and a naive model of its bits.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io::Read as _;
 
 use base64::Engine as _;
@@ -139,42 +139,6 @@ pub fn dump_payload(payload: &[u8], of: Type) -> MemoryStream {
     let values = rdb.module(of);
     assert!(rdb.0.is_empty());
     values
-}
-
-/// The values of each filter in RedisBloom's RDB file, by its key.
-pub fn rdb_file(file: &[u8]) -> BTreeMap<String, MemoryStream> {
-    rdb_file_of(file, TYPE)
-}
-
-/// The values of each value of that type in an RDB file, by its key. There are no others.
-pub fn rdb_file_of(file: &[u8], of: Type) -> BTreeMap<String, MemoryStream> {
-    let mut rdb = Rdb(&file[9..]);
-    let mut filters = BTreeMap::new();
-    loop {
-        match rdb.byte() {
-            0xfa => {
-                rdb.string();
-                rdb.string();
-            }
-            0xfb => {
-                rdb.length();
-                rdb.length();
-            }
-            0xfe => {
-                rdb.length();
-            }
-            0xf7 => {
-                rdb.module_id();
-                rdb.values();
-            }
-            7 => {
-                let key = String::from_utf8(rdb.string()).unwrap();
-                filters.insert(key, rdb.module(of));
-            }
-            0xff => return filters,
-            opcode => panic!("{opcode:#x}"),
-        }
-    }
 }
 
 /// Reads as much of the RDB format as the stored files need.

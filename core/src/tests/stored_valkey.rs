@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value as Json;
 
 use super::oracle::stored;
-use super::stored::{Type, dump_payload, numbered, rdb_file_of};
+use super::stored::{Type, dump_payload, numbered};
 use crate::checks::MemoryStream;
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
 use crate::params::{SipSeed, Tightening};
@@ -224,19 +224,4 @@ fn the_same_words_and_items_make_the_same_bits() {
             assert_eq!(refused, Some(Error::Full { capacity: 200 }));
         }
     }
-}
-
-/// A server that loads valkey-bloom's append-only file would have other filters than one that loads its payloads.
-#[test]
-fn a_file_has_the_values_of_the_payloads() {
-    let file = include_bytes!("../../../tests/fixtures/valkey-bloom/filters.rdb");
-    let mut in_file = rdb_file_of(file, TYPE);
-    for stored in filters() {
-        assert!(
-            in_file.remove(&stored.name) == Some(stored.stream),
-            "{}",
-            stored.name
-        );
-    }
-    assert!(in_file.is_empty());
 }

@@ -207,6 +207,12 @@ fn a_filter_grows_as_far_as_it_is_foretold() {
         slow.scaled_capacity(1, u64::MAX, None),
         Err(Unreached::Layers { capacity: 1100 })
     );
+    // The smallest ratio leaves no second layer.
+    let steep = valkey(8, 0.1, 2, f64::MIN_POSITIVE).rules();
+    assert_eq!(
+        steep.scaled_capacity(8, u64::MAX, None),
+        Err(Unreached::Rate { capacity: 8 })
+    );
     assert_eq!(Valkey::bytes(0, 0), 48);
 }
 

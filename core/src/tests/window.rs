@@ -383,7 +383,7 @@ fn a_busier_stream_gets_larger_slices() {
 
 /// A slice a second, each with one item, or with none: the smallest stream would be forgotten, or never.
 #[test]
-fn one_item_a_slice() {
+fn one_item_a_slice_is_found_for_its_window() {
     let mut stream = Stream::new(64, 0.001, seconds(64, 64));
     for second in 0..1000u32 {
         stream.run(1, 1000);

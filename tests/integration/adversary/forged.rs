@@ -647,6 +647,59 @@ fn mutated_chunks_are_refused_or_make_filters_that_work() {
     target.stays_as_it_was(used);
 }
 
+/// A payload that ends early would end the server with it, where the server was not told that the module bears that; and a
+/// string that claims to be longer than any would take all memory there is.
+#[test]
+fn payloads_that_end_early_or_claim_any_length_are_refused() {
+    for sanitize in ["no", "yes"] {
+        let mut target = Target::start(sanitize);
+        let mut bodies = bodies(&mut target.client);
+        bodies.retain(|body| body.len() < 700);
+        assert!(bodies.len() >= 5, "{}", bodies.len());
+        let version = target.client.dump("empty").bytes().last_chunk::<10>().unwrap()[..2].to_vec();
+        let used = target.used();
+        for body in bodies {
+            // Without its end, or with one right after what is left of it.
+            let cut = (10..body.len()).map(|end| body[..end].to_vec());
+            let ended = (10..body.len() - 1).map(|end| [&body[..end], &[0]].concat());
+            let Payload { id, tokens } = Payload::parse(&body);
+            let lengths = [20, 31, 32, 62, 63].map(|bits| 1 << bits);
+            let claiming = tokens.iter().enumerate().flat_map(|(at, token)| {
+                let Token::Text(text) = token else {
+                    return Vec::new();
+                };
+                let before = Payload {
+                    id,
+                    tokens: tokens[..at].to_vec(),
+                };
+                let claim = |length| {
+                    let mut claiming = before.body();
+                    *claiming.last_mut().unwrap() = 5;
+                    put_length(&mut claiming, length);
+                    [&claiming[..], text].concat()
+                };
+                lengths
+                    .into_iter()
+                    .chain([u64::MAX - 1, u64::MAX])
+                    .map(claim)
+                    .collect()
+            });
+            // For the last bytes the footer may stand that follows them, now and then with the same number of bits.
+            let short = cut.chain(ended).filter(|short| short.len() + 12 < body.len());
+            let forged = short.chain(claiming);
+            let forged: Vec<_> = forged.map(|body| sealed(&body, &version)).collect();
+            let restores: Vec<_> = forged
+                .iter()
+                .map(|payload| vec![&b"RESTORE"[..], b"key", b"0", payload])
+                .collect();
+            for (reply, payload) in target.client.calls(&restores).iter().zip(&forged) {
+                assert_eq!(*reply, error(BAD_FORMAT), "{}", payload.escape_ascii());
+            }
+        }
+        target.stays_as_it_was(used);
+    }
+}
+
 /// A dump, cut into other chunks, of which some are damaged, swapped, doubled, lost, or of another filter.
 pub fn mutated_dump(
     random: &mut StdRng,

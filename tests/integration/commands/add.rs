@@ -4,8 +4,6 @@ use crate::client::{Reply, array, error, ok};
 use crate::server::Server;
 
 const FULL: &str = "ERR non scaling filter is full";
-const MEMORY: &str = "ERR Insufficient memory to grow filter";
-
 /// The simplest use would fail: add an item, learn whether it is new, and never make a filter beforehand.
 #[test]
 fn the_first_add_makes_the_filter() {
@@ -108,29 +106,6 @@ fn a_full_nonscaling_filter_takes_no_more() {
         ("BF.MEXISTS key a b c d e", array([1, 1, 1, 0, 0])),
         ("BF.INFO key FILTERS", Reply::Array(vec![1.into()])),
     ]);
-    assert_eq!(client.dump("key"), full);
-}
-
-/// A filter that may not grow any further would take the server's memory, or stop answering.
-#[test]
-fn growth_beyond_the_limit_is_refused_and_the_filter_still_answers() {
-    let server = Server::with().module_args("bf-max-filter-bytes 20000").start();
-    let mut client = server.client();
-    client.run("BF.RESERVE key 1e-6 3000 SEED 1");
-    let items: Vec<_> = (0..3000).map(|i| i.to_string()).collect();
-    assert_eq!(client.over("BF.MADD key", &items), array([1; 3000]));
-    let full = client.dump("key");
-    client.answers(&[
-        ("BF.ADD key new", error(MEMORY)),
-        ("BF.MADD key 0 new 1", Reply::Array(vec![0.into(), error(MEMORY)])),
-        (
-            "BF.INSERT key ITEMS 0 new 1",
-            Reply::Array(vec![0.into(), error(MEMORY)]),
-        ),
-        ("BF.ADD key 2999", 0.into()),
-        ("BF.EXISTS key new", 0.into()),
-    ]);
-    assert_eq!(client.over("BF.MEXISTS key", &items), array([1; 3000]));
     assert_eq!(client.dump("key"), full);
 }
 

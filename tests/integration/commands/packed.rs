@@ -179,6 +179,8 @@ fn a_client_that_goes_halfway_changes_nothing() {
     let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"WIDTH", b"8", &data]);
     let make = wire(&[b"BF.ADDPACKED", &b"new"[..], b"LINES", &data]);
     let multi = [wire(&["MULTI"]), add.clone()].concat();
+    let items: Vec<&[u8]> = data.chunks(8).collect();
+    let many = wire(&[&[&b"BF.MADD"[..], b"key"], &items[..]].concat());
     let most = add.len();
     for (bytes, sent) in [
         (&add, 20),
@@ -188,6 +190,9 @@ fn a_client_that_goes_halfway_changes_nothing() {
         (&add, most - 2),
         (&add, most - 1),
         (&make, make.len() - 1),
+        (&many, 30),
+        (&many, many.len() / 2),
+        (&many, many.len() - 1),
         (&multi, multi.len()),
         (&multi, multi.len() - 1),
     ] {

@@ -7,8 +7,6 @@ use crate::server::{Server, until};
 
 const BAD_RATE: &str = "ERR bad error rate";
 const MEMORY: &str = "ERR Insufficient memory to create filter";
-const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-
 /// Nobody could make a filter of the size that they need.
 #[test]
 fn makes_an_empty_filter_of_the_wanted_size() {
@@ -111,42 +109,6 @@ fn rates_above_a_quarter_are_used_as_a_quarter_and_logged() {
     let quarter = client.dump("quarter");
     assert_eq!(client.dump("half"), quarter);
     assert_eq!(client.dump("loose"), quarter);
-}
-
-/// A filter that cannot be would take the server down, or leave half of itself behind.
-#[test]
-fn what_does_not_fit_is_refused_before_anything_is_touched() {
-    let server = Server::with().module_args("bf-max-filter-bytes 1000000").start();
-    let mut client = server.client();
-    client.refuses(
-        "key",
-        &[
-            ("BF.RESERVE key 0.01 10000000", MEMORY),
-            ("BF.RESERVE key 0.01 10000000 NONSCALING", MEMORY),
-            ("BF.RESERVE key 0.01 1099511627776", MEMORY),
-            ("BF.RESERVE key 1e-300 1000000", MEMORY),
-        ],
-    );
-    client.answers(&[("EXISTS key", 0.into()), ("BF.RESERVE key 0.01 500000", ok())]);
-    assert!(client.info("key", "Size") <= 1_000_000);
-}
-
-/// One command could eat all of the memory that the server's owner set aside.
-#[test]
-fn maxmemory_is_a_limit_too() {
-    let server = Server::with().config("maxmemory", "100mb").start();
-    let mut client = server.client();
-    client.refuses("key", &[("BF.RESERVE key 0.01 1000000000", MEMORY)]);
-    client.answers(&[
-        ("BF.RESERVE key 0.01 1000", ok()),
-        ("CONFIG SET maxmemory 1", ok()),
-        ("BF.RESERVE other 0.01 100", error(OOM)),
-        ("BF.ADD key item", error(OOM)),
-        ("BF.MADD key item", error(OOM)),
-        ("BF.INSERT key ITEMS item", error(OOM)),
-        ("BF.EXISTS key item", 0.into()),
-        ("BF.CARD key", 0.into()),
-    ]);
 }
 
 /// A filter that no machine has the memory for would end the server, where its owner set no limit.

@@ -1,6 +1,6 @@
 //! BF.SCANDUMP and BF.LOADCHUNK: filters in pieces.
 //!
-//! Which pieces are taken, and what they set, is tested in the core; that a filter comes back from its pieces, in `moves`;
+//! Which pieces are taken, and what they set, is tested in the core; that a filter comes back from its pieces, in `states`;
 //! damaged pieces are in `adversary/forged.rs`; who is told of a piece is in `module/watching.rs`.
 
 use serial_test::serial;

@@ -1,5 +1,5 @@
 //! What a server writes to its disk: the append-only file, rewritten as commands or with an RDB preamble, and the RDB
-//! file. That filters come back from them as they were is tested in `moves`.
+//! file. That filters come back from them as they were is tested in `states`.
 
 use std::fs;
 

@@ -7,4 +7,3 @@ mod layout;
 mod recorded;
 mod rival;
 mod valkey;
-mod valkey_rival;

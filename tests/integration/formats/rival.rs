@@ -1,16 +1,16 @@
-//! Beside a module that others use: replicas of each other, and each other's files. Here are the tests for any of them,
-//! and RedisBloom; valkey-bloom is in `valkey_rival.rs`.
+//! Beside a module that others use: replicas of each other, and each other's files. The tests are the same for each of
+//! them; what differs is in its [`Rival`].
 //!
-//! `BLOOM_TEST_REDISBLOOM=path.so` names a RedisBloom that the server loads; `make test-redisbloom` does. What one has
-//! recorded is compared without it, in `recorded.rs`.
+//! `BLOOM_TEST_REDISBLOOM=path.so` names a RedisBloom that the server loads, `BLOOM_TEST_VALKEY_BLOOM=path.so` a
+//! valkey-bloom; `make test-redisbloom` and `make test-valkey-bloom` do. What they have recorded is compared without them,
+//! in `recorded.rs`.
 
 use std::fs;
-use std::path::PathBuf;
 
 use libbloom::codec::chunks;
 use libbloom::{Filter, Layout};
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
@@ -21,6 +21,7 @@ use crate::support::chunks::{load, scandump};
 use crate::support::items::{answers, numbered};
 use crate::support::link::{follow, in_step, is_content};
 use crate::support::payload::BAD_FORMAT;
+use crate::support::stored_valkey::{FORETOLD, STORED};
 
 // ---- For any of them -------------------------------------------------------------------------------
 
@@ -34,21 +35,35 @@ const QUESTIONS: usize = 20_000;
 /// The fewest keys that are worth comparing.
 const LEAST: usize = 8;
 
-/// The module that a variable names, if it does.
-pub fn named(variable: &str) -> Option<PathBuf> {
+/// A server with the module that a variable names, to be set up, if it names one.
+fn named(variable: &str) -> Option<Setup> {
     let path = fs::canonicalize(std::env::var_os(variable)?);
-    Some(path.unwrap_or_else(|why| panic!("{variable}: {why}")))
+    let path = path.unwrap_or_else(|why| panic!("{variable}: {why}"));
+    Some(Server::with().module_at(&path))
+}
+
+/// The modules to compare with, if there are any, and if the server lets them follow.
+macro_rules! rivals {
+    () => {{
+        let redisbloom = redisbloom().map(|rival| Box::new(rival) as Box<dyn Rival>);
+        let valkey_bloom = valkey_bloom().map(|rival| Box::new(rival) as Box<dyn Rival>);
+        let rivals: Vec<_> = redisbloom.into_iter().chain(valkey_bloom).collect();
+        if rivals.is_empty() {
+            skip!("no variable names a module that this server loads");
+        }
+        rivals
+    }};
 }
 
 /// The server that a write is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Side {
+enum Side {
     Theirs,
     Ours,
 }
 
 /// Another module.
-pub trait Rival {
+trait Rival {
     /// A server with it, to be set up.
     fn theirs(&self) -> Setup;
 
@@ -63,26 +78,35 @@ pub trait Rival {
 
     /// Changes what the servers with it disagree about, but for their clients' commands.
     fn reconfigure(&self, _first: &Server) {}
+
+    /// Makes filters of its layout on a server whose own would be of another one. How many.
+    fn make(&self, client: &mut Client) -> usize;
+
+    /// How tools copy single filters.
+    fn ways(&self) -> [Way; 2];
+
+    /// The layouts that it must refuse, and what it logs then.
+    fn others(&self) -> (&'static [&'static str], &'static [&'static str]);
 }
 
 /// Random writes to one server.
-pub struct Traffic {
-    pub random: StdRng,
-    pub client: Client,
+struct Traffic {
+    random: StdRng,
+    client: Client,
 }
 
 impl Traffic {
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         *from.choose(&mut self.random).unwrap()
     }
 
-    pub fn items(&mut self, most: usize) -> Vec<Vec<u8>> {
+    fn items(&mut self, most: usize) -> Vec<Vec<u8>> {
         let count = self.random.random_range(1..=most);
         let items = (0..count).map(|_| self.random.random_range(0..ITEMS).to_string().into_bytes());
         items.collect()
     }
 
-    pub fn send(&mut self, head: &[&[u8]], more: &[Vec<Vec<u8>>]) -> Reply {
+    fn send(&mut self, head: &[&[u8]], more: &[Vec<Vec<u8>>]) -> Reply {
         let words = head.iter().map(|word| word.to_vec());
         let words: Vec<_> = words.chain(more.concat()).collect();
         self.client.call(&words)
@@ -90,7 +114,7 @@ impl Traffic {
 }
 
 /// A stream of writes, another one for each number.
-fn write(rival: &impl Rival, server: &Server, to: Side, number: u64) {
+fn write(rival: &dyn Rival, server: &Server, to: Side, number: u64) {
     let mut traffic = Traffic {
         random: StdRng::seed_from_u64(seed() + number),
         client: server.client(),
@@ -107,7 +131,7 @@ fn keys(client: &mut Client) -> Vec<Vec<u8>> {
 
 /// The two servers have the same keys: in what they say of them, and in what they answer.
 #[track_caller]
-pub fn are_equal(rival: &impl Rival, one: &Server, other: &Server, least: usize) {
+fn are_equal(rival: &dyn Rival, one: &Server, other: &Server, least: usize) {
     let (mut one, mut other) = (one.client(), other.client());
     let names = keys(&mut one);
     assert_eq!(keys(&mut other), names);
@@ -125,143 +149,165 @@ pub fn are_equal(rival: &impl Rival, one: &Server, other: &Server, least: usize)
 
 /// A switch to this module would lose what clients wrote in words that only the other one takes; and the way back would
 /// be closed.
-pub fn a_replica_equals_it_and_takes_its_place(rival: &impl Rival) {
-    let first = rival.theirs().append_only().start();
-    // Whatever its own clients' filters are to be.
-    let mut early = Server::with()
-        .module_args("bf-max-filter-bytes 134217728")
-        .append_only()
-        .replica_of(&first)
-        .start();
-    in_step(&first, &early);
-    write(rival, &first, Side::Theirs, 0);
-    in_step(&first, &early);
-    are_equal(rival, &first, &early, LEAST);
-    let late = rival.ours().replica_of(&first).start();
-    in_step(&first, &late);
-    rival.reconfigure(&first);
-    write(rival, &first, Side::Theirs, 1);
-    for replica in [&early, &late] {
-        in_step(&first, replica);
-        are_equal(rival, &first, replica, LEAST);
-        is_content(replica);
+#[test]
+fn a_replica_equals_it_and_takes_its_place() {
+    for rival in rivals!() {
+        let rival = &*rival;
+        let first = rival.theirs().append_only().start();
+        // Whatever its own clients' filters are to be.
+        let mut early = Server::with()
+            .module_args("bf-max-filter-bytes 134217728")
+            .append_only()
+            .replica_of(&first)
+            .start();
+        in_step(&first, &early);
+        write(rival, &first, Side::Theirs, 0);
+        in_step(&first, &early);
+        are_equal(rival, &first, &early, LEAST);
+        let late = rival.ours().replica_of(&first).start();
+        in_step(&first, &late);
+        rival.reconfigure(&first);
+        write(rival, &first, Side::Theirs, 1);
+        for replica in [&early, &late] {
+            in_step(&first, replica);
+            are_equal(rival, &first, replica, LEAST);
+            is_content(replica);
+        }
+
+        // What it wrote of that into its own file means the same.
+        early.client().answers(&[("REPLICAOF NO ONE", ok())]);
+        early.restart();
+        early.client().answers(&[("REPLICAOF NO ONE", ok())]);
+        are_equal(rival, &late, &early, LEAST);
+
+        // The places are changed.
+        late.client().answers(&[("REPLICAOF NO ONE", ok())]);
+        follow(&first, &late);
+        write(rival, &late, Side::Ours, 2);
+        in_step(&late, &first);
+        are_equal(rival, &late, &first, LEAST);
+        is_content(&first);
     }
-
-    // What it wrote of that into its own file means the same.
-    early.client().answers(&[("REPLICAOF NO ONE", ok())]);
-    early.restart();
-    early.client().answers(&[("REPLICAOF NO ONE", ok())]);
-    are_equal(rival, &late, &early, LEAST);
-
-    // The places are changed.
-    late.client().answers(&[("REPLICAOF NO ONE", ok())]);
-    follow(&first, &late);
-    write(rival, &late, Side::Ours, 2);
-    in_step(&late, &first);
-    are_equal(rival, &late, &first, LEAST);
-    is_content(&first);
 }
 
-/// The way back would be closed, or need a pause. `make` makes filters on a server whose own would be of another layout.
-pub fn it_follows(rival: &impl Rival, make: impl FnOnce(&mut Client) -> usize) {
-    let primary = rival.ours().start();
-    let first = rival.theirs().replica_of(&primary).start();
-    in_step(&primary, &first);
-    write(rival, &primary, Side::Ours, 3);
-    let second = rival.theirs().replica_of(&primary).start();
-    write(rival, &primary, Side::Ours, 4);
-    for replica in [&first, &second] {
-        in_step(&primary, replica);
-        are_equal(rival, &primary, replica, LEAST);
-        is_content(replica);
-    }
+/// The way back would be closed, or need a pause.
+#[test]
+fn it_follows_filters_of_its_layout() {
+    for rival in rivals!() {
+        let rival = &*rival;
+        let primary = rival.ours().start();
+        let first = rival.theirs().replica_of(&primary).start();
+        in_step(&primary, &first);
+        write(rival, &primary, Side::Ours, 3);
+        let second = rival.theirs().replica_of(&primary).start();
+        write(rival, &primary, Side::Ours, 4);
+        for replica in [&first, &second] {
+            in_step(&primary, replica);
+            are_equal(rival, &primary, replica, LEAST);
+            is_content(replica);
+        }
 
-    // Said with each filter, instead of once.
-    let primary = Server::start();
-    let replica = rival.theirs().replica_of(&primary).start();
-    in_step(&primary, &replica);
-    let made = make(&mut primary.client());
-    in_step(&primary, &replica);
-    are_equal(rival, &primary, &replica, made);
-    is_content(&replica);
+        // Said with each filter, instead of once.
+        let primary = Server::start();
+        let replica = rival.theirs().replica_of(&primary).start();
+        in_step(&primary, &replica);
+        let made = rival.make(&mut primary.client());
+        in_step(&primary, &replica);
+        are_equal(rival, &primary, &replica, made);
+        is_content(&replica);
+    }
 }
 
 /// Who keeps the way back open would lose filters that are to expire, or keep them there for ever.
-pub fn it_follows_an_end_that_is_said_afterwards(rival: &impl Rival) {
-    let primary = rival.ours().start();
-    let replica = rival.theirs().replica_of(&primary).start();
-    in_step(&primary, &replica);
-    let (mut client, mut follower) = (primary.client(), replica.client());
-    client.answers(&[
-        ("BF.RESERVE kept 0.001 70", ok()),
-        ("EXPIRE kept 1000", 1.into()),
-        ("BF.INSERT kept EX 5 ITEMS a b", array([1, 1])),
-    ]);
-    in_step(&primary, &replica);
-    are_equal(rival, &primary, &replica, 1);
-    is_content(&replica);
+#[test]
+fn it_follows_an_end_that_is_said_afterwards() {
+    for rival in rivals!() {
+        let rival = &*rival;
+        let primary = rival.ours().start();
+        let replica = rival.theirs().replica_of(&primary).start();
+        in_step(&primary, &replica);
+        let (mut client, mut follower) = (primary.client(), replica.client());
+        client.answers(&[
+            ("BF.RESERVE kept 0.001 70", ok()),
+            ("EXPIRE kept 1000", 1.into()),
+            ("BF.INSERT kept EX 5 ITEMS a b", array([1, 1])),
+        ]);
+        in_step(&primary, &replica);
+        are_equal(rival, &primary, &replica, 1);
+        is_content(&replica);
 
-    // In one command it is not understood. What is made of an add instead goes with the original.
-    client.answers(&[
-        ("BF.RESERVE reserved 0.001 70 EX 1000", ok()),
-        ("BF.RESERVE fixed 0.001 70 NONSCALING EX 1000", ok()),
-        ("BF.INSERT inserted EX 1000 ITEMS a", array([1])),
-    ]);
-    in_step(&primary, &replica);
-    follower.answers(&[("EXISTS reserved fixed inserted", 0.into())]);
-    client.answers(&[("BF.MADD reserved a", array([1]))]);
-    in_step(&primary, &replica);
-    assert_eq!(follower.info("reserved", "Capacity"), 100);
-    client.answers(&[("PEXPIRE reserved 1", 1.into())]);
-    until("it expires", || follower.run("DBSIZE") == 1.into());
+        // In one command it is not understood. What is made of an add instead goes with the original.
+        client.answers(&[
+            ("BF.RESERVE reserved 0.001 70 EX 1000", ok()),
+            ("BF.RESERVE fixed 0.001 70 NONSCALING EX 1000", ok()),
+            ("BF.INSERT inserted EX 1000 ITEMS a", array([1])),
+        ]);
+        in_step(&primary, &replica);
+        follower.answers(&[("EXISTS reserved fixed inserted", 0.into())]);
+        client.answers(&[("BF.MADD reserved a", array([1]))]);
+        in_step(&primary, &replica);
+        assert_eq!(follower.info("reserved", "Capacity"), 100);
+        client.answers(&[("PEXPIRE reserved 1", 1.into())]);
+        until("it expires", || follower.run("DBSIZE") == 1.into());
+    }
 }
 
 /// Who stops one server and starts the other on its files would lose filters, or get others; there and back.
-pub fn files_are_read_by_the_other_one(rival: &impl Rival) {
-    for preamble in ["yes", "no"] {
-        let on = |setup: Setup, dir: &TempDir| {
-            let setup = setup.append_only().config("aof-use-rdb-preamble", preamble);
-            setup.dir(dir.path()).start()
-        };
-        let dir = TempDir::new().unwrap();
-        let theirs = on(rival.theirs(), &dir);
-        write(rival, &theirs, Side::Theirs, 5);
-        // Commands as clients sent them, then what they were rewritten to.
-        let copy = copied(&theirs);
-        are_equal(rival, &theirs, &on(rival.ours(), &copy), LEAST);
-        rewrite(&mut theirs.client());
-        let copy = copied(&theirs);
-        let ours = on(rival.ours(), &copy);
-        are_equal(rival, &theirs, &ours, LEAST);
+#[test]
+fn files_are_read_by_the_other_one() {
+    for rival in rivals!() {
+        let rival = &*rival;
+        for preamble in ["yes", "no"] {
+            let on = |setup: Setup, dir: &TempDir| {
+                let setup = setup.append_only().config("aof-use-rdb-preamble", preamble);
+                setup.dir(dir.path()).start()
+            };
+            let dir = TempDir::new().unwrap();
+            let theirs = on(rival.theirs(), &dir);
+            write(rival, &theirs, Side::Theirs, 5);
+            // Commands as clients sent them, then what they were rewritten to.
+            let copy = copied(&theirs);
+            are_equal(rival, &theirs, &on(rival.ours(), &copy), LEAST);
+            rewrite(&mut theirs.client());
+            let copy = copied(&theirs);
+            let ours = on(rival.ours(), &copy);
+            are_equal(rival, &theirs, &ours, LEAST);
 
-        write(rival, &ours, Side::Ours, 6);
-        let copy = copied(&ours);
-        are_equal(rival, &ours, &on(rival.theirs(), &copy), LEAST);
-        rewrite(&mut ours.client());
-        let copy = copied(&ours);
-        are_equal(rival, &ours, &on(rival.theirs(), &copy), LEAST);
+            write(rival, &ours, Side::Ours, 6);
+            let copy = copied(&ours);
+            are_equal(rival, &ours, &on(rival.theirs(), &copy), LEAST);
+            rewrite(&mut ours.client());
+            let copy = copied(&ours);
+            are_equal(rival, &ours, &on(rival.theirs(), &copy), LEAST);
+        }
+        let theirs = rival.theirs().start();
+        write(rival, &theirs, Side::Theirs, 7);
+        theirs.client().answers(&[("SAVE", ok())]);
+        let ours = rival.ours().dir(theirs.dir()).start();
+        are_equal(rival, &theirs, &ours, LEAST);
+        write(rival, &ours, Side::Ours, 8);
+        ours.client().answers(&[("SAVE", ok())]);
+        let again = rival.theirs().dir(ours.dir()).start();
+        are_equal(rival, &ours, &again, LEAST);
     }
-    let theirs = rival.theirs().start();
-    write(rival, &theirs, Side::Theirs, 7);
-    theirs.client().answers(&[("SAVE", ok())]);
-    let ours = rival.ours().dir(theirs.dir()).start();
-    are_equal(rival, &theirs, &ours, LEAST);
-    write(rival, &ours, Side::Ours, 8);
-    ours.client().answers(&[("SAVE", ok())]);
-    let again = rival.theirs().dir(ours.dir()).start();
-    are_equal(rival, &ours, &again, LEAST);
 }
 
 /// Copies a filter under its name.
-pub type Way = fn(&Server, &Server, &[u8]);
+type Way = fn(&Server, &Server, &[u8]);
 
-pub fn by_payload(from: &Server, to: &Server, key: &[u8]) {
+fn by_payload(from: &Server, to: &Server, key: &[u8]) {
     let payload = from.client().call(&[b"DUMP", key]);
     let restored = to.client().call(&[b"RESTORE", key, b"0", payload.bytes()]);
     assert_eq!(restored, ok(), "{}", key.escape_ascii());
 }
 
-pub fn by_migration(from: &Server, to: &Server, key: &[u8]) {
+fn by_chunks(from: &Server, to: &Server, key: &[u8]) {
+    let key = str::from_utf8(key).unwrap();
+    let chunks = scandump(&mut from.client(), key);
+    load(&mut to.client(), key, &chunks);
+}
+
+fn by_migration(from: &Server, to: &Server, key: &[u8]) {
     let port = to.port().to_string();
     let head = [
         &b"MIGRATE"[..],
@@ -276,42 +322,51 @@ pub fn by_migration(from: &Server, to: &Server, key: &[u8]) {
 }
 
 /// Tools that copy single filters would alter them, in either direction.
-pub fn single_filters_go_both_ways(rival: &impl Rival, ways: &[Way]) {
-    let (theirs, ours) = (rival.theirs().start(), rival.ours().start());
-    for (round, way) in (0..).zip(ways) {
-        for (from, to, side) in [(&theirs, &ours, Side::Theirs), (&ours, &theirs, Side::Ours)] {
-            write(rival, from, side, 9 + 2 * round + u64::from(side == Side::Ours));
-            let names = keys(&mut from.client());
-            for key in &names {
-                from.client().call(&[b"PERSIST", &key[..]]);
+#[test]
+fn single_filters_go_both_ways() {
+    for rival in rivals!() {
+        let rival = &*rival;
+        let (theirs, ours) = (rival.theirs().start(), rival.ours().start());
+        for (round, way) in (0..).zip(rival.ways()) {
+            for (from, to, side) in [(&theirs, &ours, Side::Theirs), (&ours, &theirs, Side::Ours)] {
+                write(rival, from, side, 9 + 2 * round + u64::from(side == Side::Ours));
+                let names = keys(&mut from.client());
+                for key in &names {
+                    from.client().call(&[b"PERSIST", &key[..]]);
+                }
+                to.client().answers(&[("FLUSHALL", ok())]);
+                names.iter().for_each(|key| way(from, to, key));
+                are_equal(rival, from, to, LEAST);
             }
-            to.client().answers(&[("FLUSHALL", ok())]);
-            names.iter().for_each(|key| way(from, to, key));
-            are_equal(rival, from, to, LEAST);
         }
     }
 }
 
 /// The other module would misread a filter of another layout, and answer at random.
-pub fn it_refuses_filters_of_other_layouts(rival: &impl Rival, layouts: &[&str], texts: &[&str]) {
-    for layout in layouts {
-        let (theirs, ours) = (rival.theirs().start(), Server::start());
-        let (mut to, mut from) = (theirs.client(), ours.client());
-        from.answers(&[
-            (&format!("BF.RESERVE key 0.01 100 LAYOUT {layout}"), ok()),
-            ("BF.ADD key a", 1.into()),
-        ]);
-        let payload = from.dump("key");
-        let restored = to.call(&[b"RESTORE", &b"key"[..], b"0", payload.bytes()]);
-        assert_eq!(restored, error(BAD_FORMAT), "{layout}");
-        let header = from.run("BF.SCANDUMP key 0");
-        let load = [&b"BF.LOADCHUNK"[..], b"key", b"1", header.elements()[1].bytes()];
-        assert!(matches!(to.call(&load), Reply::Error(_)), "{layout}");
-        to.answers(&[("EXISTS key", 0.into())]);
-        from.answers(&[("SAVE", ok())]);
-        let refused = rival.theirs().dir(ours.dir()).try_start().err();
-        let log = refused.unwrap_or_else(|| panic!("it reads a filter in {layout}"));
-        assert!(texts.iter().any(|text| log.contains(text)), "{log}");
+#[test]
+fn it_refuses_filters_of_other_layouts() {
+    for rival in rivals!() {
+        let rival = &*rival;
+        let (layouts, texts) = rival.others();
+        for layout in layouts {
+            let (theirs, ours) = (rival.theirs().start(), Server::start());
+            let (mut to, mut from) = (theirs.client(), ours.client());
+            from.answers(&[
+                (&format!("BF.RESERVE key 0.01 100 LAYOUT {layout}"), ok()),
+                ("BF.ADD key a", 1.into()),
+            ]);
+            let payload = from.dump("key");
+            let restored = to.call(&[b"RESTORE", &b"key"[..], b"0", payload.bytes()]);
+            assert_eq!(restored, error(BAD_FORMAT), "{layout}");
+            let header = from.run("BF.SCANDUMP key 0");
+            let load = [&b"BF.LOADCHUNK"[..], b"key", b"1", header.elements()[1].bytes()];
+            assert!(matches!(to.call(&load), Reply::Error(_)), "{layout}");
+            to.answers(&[("EXISTS key", 0.into())]);
+            from.answers(&[("SAVE", ok())]);
+            let refused = rival.theirs().dir(ours.dir()).try_start().err();
+            let log = refused.unwrap_or_else(|| panic!("it reads a filter in {layout}"));
+            assert!(texts.iter().any(|text| log.contains(text)), "{log}");
+        }
     }
 }
 
@@ -340,17 +395,12 @@ struct RedisBloom {
     expansions: [Vec<&'static str>; 2],
 }
 
-/// The RedisBloom to compare with, if there is one, and if the server lets the other one follow it.
-macro_rules! redisbloom {
-    () => {{
-        if !Server::version().at_least(7, 0) {
-            skip!("this server does not tell when a key expires, or keeps one file only");
-        }
-        let Some(path) = named("BLOOM_TEST_REDISBLOOM") else {
-            skip!("BLOOM_TEST_REDISBLOOM names no RedisBloom");
-        };
-        RedisBloom::new(Server::with().module_at(&path))
-    }};
+/// The RedisBloom to compare with, if the server tells when a key expires and keeps more than one file.
+fn redisbloom() -> Option<RedisBloom> {
+    let is_known = Server::version().at_least(7, 0);
+    named("BLOOM_TEST_REDISBLOOM")
+        .filter(|_| is_known)
+        .map(RedisBloom::new)
 }
 
 impl RedisBloom {
@@ -533,18 +583,8 @@ impl Rival for RedisBloom {
         }
         true
     }
-}
 
-/// A switch from RedisBloom would lose what its clients wrote, and the way back would be closed.
-#[test]
-fn a_replica_of_redisbloom_equals_it_and_takes_its_place() {
-    a_replica_equals_it_and_takes_its_place(&redisbloom!());
-}
-
-/// The way back to RedisBloom would be closed, or need a pause.
-#[test]
-fn redisbloom_follows_classic_filters() {
-    it_follows(&redisbloom!(), |client| {
+    fn make(&self, client: &mut Client) -> usize {
         client.answers(&[
             (
                 "BF.RESERVE grown 0.0123456789 10 EXPANSION 3 LAYOUT CLASSIC",
@@ -561,44 +601,26 @@ fn redisbloom_follows_classic_filters() {
             client.over(&format!("BF.MADD {key}"), &numbered("", 0, 3000));
         }
         4
-    });
-}
+    }
 
-/// Who keeps the way back to RedisBloom open would lose filters that are to expire, or keep them there for ever.
-#[test]
-fn redisbloom_follows_an_end_that_is_said_afterwards() {
-    it_follows_an_end_that_is_said_afterwards(&redisbloom!());
-}
+    fn ways(&self) -> [Way; 2] {
+        [by_chunks, by_payload]
+    }
 
-/// Who stops one server and starts the other on its files would lose filters, or get others.
-#[test]
-fn files_of_redisbloom_are_read_and_read_by_it() {
-    files_are_read_by_the_other_one(&redisbloom!());
-}
-
-fn by_chunks(from: &Server, to: &Server, key: &[u8]) {
-    let key = str::from_utf8(key).unwrap();
-    let chunks = scandump(&mut from.client(), key);
-    load(&mut to.client(), key, &chunks);
-}
-
-/// Tools that copy single filters would alter them.
-#[test]
-fn single_filters_go_to_redisbloom_and_back() {
-    single_filters_go_both_ways(&redisbloom!(), &[by_chunks, by_payload]);
-}
-
-/// RedisBloom would misread a blocked filter, and answer at random.
-#[test]
-fn redisbloom_refuses_a_blocked_filter() {
-    let texts = ["Error loading data from RDB", "error in RDB reading"];
-    it_refuses_filters_of_other_layouts(&redisbloom!(), &["BLOCKED"], &texts);
+    fn others(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (
+            &["BLOCKED"],
+            &["Error loading data from RDB", "error in RDB reading"],
+        )
+    }
 }
 
 /// A client that looks for RedisBloom's error about a refused chunk would not find it.
 #[test]
 fn texts_are_redisbloom_s() {
-    let rival = redisbloom!();
+    let Some(rival) = redisbloom() else {
+        skip!("BLOOM_TEST_REDISBLOOM names no RedisBloom for this server");
+    };
     let (theirs, ours) = (rival.theirs().start(), rival.ours().start());
     let (mut theirs, mut ours) = (theirs.client(), ours.client());
     theirs.answers(&[("BF.RESERVE key 0.01 100", ok())]);
@@ -633,7 +655,10 @@ fn texts_are_redisbloom_s() {
 /// RedisBloom's would get other filters.
 #[test]
 fn filters_go_to_and_fro_between_the_crate_and_a_redisbloom() {
-    let server = redisbloom!().theirs().start();
+    let Some(rival) = redisbloom() else {
+        skip!("BLOOM_TEST_REDISBLOOM names no RedisBloom for this server");
+    };
+    let server = rival.theirs().start();
     let mut client = server.client();
     let items = numbered("item:", 0, 12_000);
     for (key, capacity, rate, is_fixed) in [
@@ -669,4 +694,270 @@ fn filters_go_to_and_fro_between_the_crate_and_a_redisbloom() {
         assert_eq!(header(&back), header(&filter), "{key}");
         assert!(chunks::chunks(&back).eq(chunks::chunks(&filter)), "{key}");
     }
+}
+
+// ---- valkey-bloom ------------------------------------------------------------------------------------
+
+/// Keys of a stream.
+const VALKEY_KEYS: [&[u8]; 12] = [
+    b"a",
+    b"b",
+    b"c",
+    b"d",
+    b"e",
+    b"f",
+    b"g",
+    b"SEED",
+    b"ITEMS",
+    b"nonscaling",
+    b"",
+    b"\0 \xff\r\n",
+];
+
+struct ValkeyBloom {
+    setup: Setup,
+}
+
+/// The valkey-bloom to compare with, if the server can load it.
+fn valkey_bloom() -> Option<ValkeyBloom> {
+    let setup = named("BLOOM_TEST_VALKEY_BLOOM").filter(|_| Server::version().valkey)?;
+    Some(ValkeyBloom { setup })
+}
+
+/// One write that both modules understand: to this module also with BF.LOAD, which valkey-bloom 1.0 does not send to its
+/// replicas as it came, and in the words that its clients may use.
+struct ValkeyStep<'a> {
+    traffic: &'a mut Traffic,
+    to_ours: bool,
+}
+
+impl ValkeyStep<'_> {
+    /// A word in any case.
+    fn word(&mut self, word: &str) -> Vec<u8> {
+        match self.traffic.random.random_range(0..3) {
+            0 => word.to_lowercase().into_bytes(),
+            1 => word[..1]
+                .to_owned()
+                .into_bytes()
+                .into_iter()
+                .chain(word[1..].to_lowercase().bytes())
+                .collect(),
+            _ => word.into(),
+        }
+    }
+
+    fn rate(&mut self) -> Vec<u8> {
+        let rates = ["0.2", "0.1", "0.3", "1e-2", "0.0123456789", "0.75", "1e-7"];
+        self.traffic.pick(&rates).into()
+    }
+
+    fn size(&mut self) -> Vec<u8> {
+        let sizes = ["1", "3", "10", "50", "100", "400"];
+        self.traffic.pick(&sizes).into()
+    }
+
+    fn insert_options(&mut self) -> Vec<Vec<u8>> {
+        let mut seed = vec![0; 32];
+        self.traffic.random.fill(&mut seed[..]);
+        let expansion = self.traffic.pick(&["1", "2", "3", "7"]);
+        let tightening = self.traffic.pick(&["0.5", "0.25", "0.9", "1e-3"]);
+        let goal = self.traffic.pick(&["1", "100", "1000"]);
+        let mut options = vec![
+            vec![self.word("CAPACITY"), self.size()],
+            vec![self.word("ERROR"), self.rate()],
+            vec![self.word("EXPANSION"), expansion.into()],
+            vec![self.word("TIGHTENING"), tightening.into()],
+            vec![self.word("SEED"), seed],
+            vec![self.word("VALIDATESCALETO"), goal.into()],
+            vec![self.word("NONSCALING")],
+            vec![self.word("NOCREATE")],
+        ];
+        if self.to_ours {
+            options.push(vec![self.word("SEED"), b"77".to_vec()]);
+            options.push(vec![self.word("LAYOUT"), self.word("VALKEY")]);
+        } else {
+            // Of words given twice the later one counts.
+            options.extend(options.clone());
+        }
+        options.shuffle(&mut self.traffic.random);
+        options.retain(|_| self.traffic.random.random_ratio(1, 6));
+        options.concat()
+    }
+
+    fn reserve_options(&mut self) -> Vec<Vec<u8>> {
+        let factor = self.traffic.pick(&["1", "2", "4"]);
+        match self.traffic.random.random_range(0..3) {
+            0 => Vec::new(),
+            1 => vec![self.word("NONSCALING")],
+            _ => vec![self.word("EXPANSION"), factor.into()],
+        }
+    }
+
+    fn insert(&mut self, key: &[u8]) {
+        let (options, word, items) = (self.insert_options(), self.word("ITEMS"), self.traffic.items(40));
+        self.traffic
+            .send(&[b"BF.INSERT", key], &[options, vec![word], items]);
+    }
+
+    fn reserve(&mut self, key: &[u8]) {
+        let (size, options) = (vec![self.rate(), self.size()], self.reserve_options());
+        self.traffic.send(&[b"BF.RESERVE", key], &[size, options]);
+    }
+
+    fn run(&mut self) {
+        let (key, other) = (self.traffic.pick(&VALKEY_KEYS), self.traffic.pick(&VALKEY_KEYS));
+        let replaces = self.traffic.random.random_bool(0.5);
+        let replace: Vec<_> = replaces.then(|| b"REPLACE".to_vec()).into_iter().collect();
+        match self.traffic.random.random_range(0..100) {
+            0..20 => {
+                let item = self.traffic.items(1);
+                self.traffic.send(&[b"BF.ADD", key], &[item]);
+            }
+            20..42 => {
+                let items = self.traffic.items(40);
+                self.traffic.send(&[b"BF.MADD", key], &[items]);
+            }
+            42..62 => self.insert(key),
+            62..66 => {
+                let options = self.insert_options();
+                self.traffic.send(&[b"BF.INSERT", key], &[options]);
+            }
+            66..70 => self.reserve(key),
+            70..75 => {
+                self.traffic.send(&[b"DEL", key], &[]);
+                self.reserve(key);
+            }
+            75..79 => {
+                let items = self.traffic.items(500);
+                self.traffic.send(&[b"BF.MADD", key], &[items]);
+            }
+            79..82 => {
+                let name = self.traffic.pick(&[&b"DEL"[..], b"UNLINK"]);
+                self.traffic.send(&[name, key], &[]);
+            }
+            82..84 => {
+                self.traffic.send(&[b"COPY", key, other], &[replace]);
+            }
+            84 => {
+                let name = self.traffic.pick(&[&b"RENAME"[..], b"RENAMENX"]);
+                self.traffic.send(&[name, key, other], &[]);
+            }
+            85..88 => {
+                if let Reply::Bulk(payload) = self.traffic.send(&[b"DUMP", key], &[]) {
+                    self.traffic
+                        .send(&[b"RESTORE", other, b"0", &payload], &[replace]);
+                }
+            }
+            88..90 => {
+                self.traffic.send(&[b"EXPIRE", key, b"3000000000"], &[]);
+            }
+            90 => {
+                self.traffic.send(&[b"PERSIST", key], &[]);
+            }
+            91 => {
+                self.traffic.send(&[b"EXPIRE", key, b"-1"], &[]);
+            }
+            92..95 => {
+                let item = self.traffic.items(1);
+                self.traffic.send(&[b"MULTI"], &[]);
+                self.traffic.send(&[b"BF.ADD", key], &[item]);
+                self.insert(other);
+                self.traffic.send(&[b"DEL", key], &[]);
+                self.reserve(key);
+                self.traffic.send(&[b"EXEC"], &[]);
+            }
+            95..97 => {
+                let script = b"redis.call('BF.ADD', KEYS[1], ARGV[1]) \
+                               return redis.call('BF.MADD', KEYS[2], unpack(ARGV))";
+                let items = self.traffic.items(20);
+                self.traffic.send(&[b"EVAL", script, b"2", key, other], &[items]);
+            }
+            97 => {
+                self.traffic.send(&[b"SET", key, b"text"], &[]);
+            }
+            _ if self.to_ours => {
+                let stored = STORED.choose(&mut self.traffic.random).unwrap();
+                self.traffic.send(&[b"BF.LOAD", key, &stored.load], &[]);
+            }
+            _ => self.insert(key),
+        }
+    }
+}
+
+impl Rival for ValkeyBloom {
+    fn theirs(&self) -> Setup {
+        self.setup.clone()
+    }
+
+    fn ours(&self) -> Setup {
+        Server::with().module_args("bf-layout valkey bf-max-filter-bytes 134217728")
+    }
+
+    fn write(&self, traffic: &mut Traffic, to: Side) {
+        let to_ours = to == Side::Ours;
+        ValkeyStep { traffic, to_ours }.run();
+    }
+
+    fn is_same(&self, one: &mut Client, other: &mut Client, key: &[u8]) -> bool {
+        let said = [&mut *one, &mut *other].map(|client| {
+            [&[&b"TYPE"[..], key][..], &[b"DEBUG", b"DIGEST-VALUE", key]].map(|words| client.call(words))
+        });
+        assert_eq!(said[0], said[1], "{}", key.escape_ascii());
+        let is_filter = said[0][0].text() == "bloomfltr";
+        if is_filter {
+            are_described_alike(&[one, other].map(|client| client.call(&[b"BF.INFO", key])));
+        }
+        is_filter
+    }
+
+    fn reconfigure(&self, first: &Server) {
+        let mut client = first.client();
+        client.run("DEL a b");
+        client.answers(&[
+            ("BF.RESERVE a 0.3 2 EXPANSION 4294967295", ok()),
+            ("BF.RESERVE b 1e-300 1 EXPANSION 1", ok()),
+            // What every replica is to know, however its primary is set.
+            ("CONFIG SET bf.bloom-use-random-seed no", ok()),
+            ("CONFIG SET bf.bloom-capacity 30", ok()),
+            ("CONFIG SET bf.bloom-expansion 3", ok()),
+            ("CONFIG SET bf.bloom-fp-rate 0.07", ok()),
+            ("CONFIG SET bf.bloom-tightening-ratio 0.6", ok()),
+        ]);
+    }
+
+    fn make(&self, client: &mut Client) -> usize {
+        for stored in STORED.iter() {
+            stored.make(client, &["LAYOUT", "VALKEY"]);
+        }
+        client.answers(&[
+            ("BF.RESERVE reserved 0.3 70 LAYOUT VALKEY EXPANSION 32768", ok()),
+            ("BF.RESERVE least 1e-300 1 TIGHTENING 0.0001", ok()),
+        ]);
+        STORED.len() + 2
+    }
+
+    fn ways(&self) -> [Way; 2] {
+        [by_payload, by_migration]
+    }
+
+    fn others(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (&["BLOCKED", "CLASSIC"], &["MBbloom--"])
+    }
+}
+
+/// Two replies of BF.INFO are the same, but for how far the filter can grow, which follows from the server's own limit.
+/// And of a filter that BF.LOAD made valkey-bloom has a list of layers with another room, of 8 bytes a layer: what it
+/// reads has room for no more, and that doubles when it grows.
+#[track_caller]
+fn are_described_alike(info: &[Reply; 2]) {
+    let [one, other] = info.each_ref().map(|info| {
+        let mut fields = info.fields();
+        let number = |name| info.field(name).int();
+        let layers = number("Number of filters");
+        fields.retain(|(name, _)| name != "Size" && FORETOLD[1..] != *name);
+        (number("Size"), layers, fields)
+    });
+    assert_eq!(one.2, other.2);
+    let room = (one.0 - other.0).abs();
+    assert!(room % 8 == 0 && room <= 8 * one.1, "{info:?}");
 }

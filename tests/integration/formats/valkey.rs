@@ -6,12 +6,12 @@ use std::fs;
 use serial_test::serial;
 
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
-use crate::filters::{figure, same};
+use crate::filters::figure;
 use crate::server::{Server, skip, until};
 use crate::support::aof::{as_commands, paths, rewrite};
 use crate::support::chunks::scandump;
 use crate::support::items::{add, numbered};
-use crate::support::link::{in_step, is_content};
+use crate::support::link::in_step;
 use crate::support::payload::BAD_FORMAT;
 use crate::support::stored_valkey::STORED;
 
@@ -288,34 +288,6 @@ fn a_filter_that_cannot_grow_far_enough_is_refused() {
             ),
         ],
     );
-}
-
-/// A script's words are a client's, wherever the script runs: what it makes would be another filter on a replica.
-#[test]
-fn scripts_make_what_clients_make() {
-    let primary = Server::with().module_args("bf-seed 3").start();
-    let replica = Server::with()
-        .module_args("bf-seed 4 bf-layout classic")
-        .replica_of(&primary)
-        .start();
-    in_step(&primary, &replica);
-    let mut client = primary.client();
-    let script = "redis.call('BF.INSERT', KEYS[1], 'LAYOUT', 'VALKEY'); \
-                  redis.call('BF.INSERT', KEYS[2], 'SEED', ARGV[1], 'ITEMS', 'a'); \
-                  return redis.call('BF.RESERVE', KEYS[3], '0.9', '10', 'TIGHTENING', '0.3')";
-    let call = [
-        &b"EVAL"[..],
-        script.as_bytes(),
-        b"3",
-        b"empty",
-        b"seeded",
-        b"reserved",
-        SEED,
-    ];
-    assert_eq!(client.call(&call), ok());
-    in_step(&primary, &replica);
-    same(&primary, &replica, &["empty", "seeded", "reserved"], "a replica");
-    is_content(&replica);
 }
 
 // ---- BF.LOAD and the data type -----------------------------------------------------------------------

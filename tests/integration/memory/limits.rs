@@ -45,37 +45,6 @@ fn the_lower_limit_counts() {
     client.answers(&[("BF.RESERVE other 0.01 2000000", ok())]);
 }
 
-/// A filter would grow until the server that it is in has nothing left for anybody else.
-#[test]
-fn growth_keeps_to_what_is_left_of_maxmemory() {
-    let server = Server::start();
-    let mut client = server.client();
-    let capacity = 500_000;
-    client.answers(&[(&format!("BF.RESERVE key 0.01 {capacity}"), ok())]);
-    let items: Vec<_> = (0..2 * capacity).map(|item| item.to_string()).collect();
-    leave(&mut client, 1_200_000);
-    let mut answers = Vec::new();
-    for batch in items.chunks(1000) {
-        answers.extend_from_slice(client.over("BF.MADD key", batch).elements());
-        if matches!(answers.last(), Some(Reply::Error(_))) {
-            break;
-        }
-    }
-    let (refusal, answers) = answers.split_last().unwrap();
-    assert_eq!(refusal, &error(NO_GROWTH));
-    let new: i64 = answers.iter().map(Reply::int).sum();
-    client.answers(&[("BF.CARD key", new.into())]);
-    assert_eq!(new, i64::from(capacity));
-    let found = client.over("BF.MEXISTS key", &items[..answers.len()]);
-    assert!(found.elements().iter().all(|found| *found == 1.into()));
-    client.answers(&[("CONFIG SET maxmemory 0", ok())]);
-    let next = items[answers.len()..]
-        .iter()
-        .map(|item| client.call(&["BF.ADD", "key", item]));
-    assert!(next.take(10).any(|reply| reply == 1.into()));
-    assert_eq!(client.info("key", "Number of filters"), 2);
-}
-
 /// Two filters that each fit would together take what the machine does not have, and the kernel would end the
 /// server when they fill.
 #[test]
@@ -89,47 +58,6 @@ fn all_filters_together_keep_to_the_machine() {
     let line = format!("BF.RESERVE other 0.01 {items}");
     client.refuses("other", &[(&line, NO_CREATION)]);
     client.answers(&[("UNLINK one", 1.into()), ("BF.ADD other item", 1.into())]);
-}
-
-/// COPY would double what a full server holds.
-#[test]
-fn copies_have_limits_too() {
-    let primary = Server::start();
-    let replica = Server::with()
-        .module_args("bf-max-filter-bytes 1000")
-        .replica_of(&primary)
-        .start();
-    let mut client = primary.client();
-    client.answers(&[("BF.RESERVE key 0.01 5000000", ok())]);
-    leave(&mut client, 3_000_000);
-    client.refuses("copy", &[("COPY key copy", "ERR module key failed to copy")]);
-    client.answers(&[("CONFIG SET maxmemory 0", ok()), ("COPY key copy", 1.into())]);
-    in_step(&primary, &replica);
-    assert_eq!(
-        replica.client().dump("copy"),
-        client.dump("key"),
-        "a replica obeys"
-    );
-}
-
-/// A client would get past the limits by a script, whose commands the server tells apart from a client's.
-#[test]
-fn scripts_have_the_limits_of_their_client() {
-    let server = Server::with().module_args("bf-max-filter-bytes 1000").start();
-    let mut client = server.client();
-    let mut script =
-        |words: &str| client.call(&["EVAL", &format!("return redis.pcall({words})"), "1", "key"]);
-    for words in [
-        "'BF.RESERVE',KEYS[1],'0.01','10000'",
-        "'BF.INSERT',KEYS[1],'CAPACITY','10000','ITEMS','a'",
-    ] {
-        assert_eq!(script(words), error(NO_CREATION), "{words}");
-    }
-    assert_eq!(script("'BF.RESERVE',KEYS[1],'0.01','100'"), ok());
-    let grown = "(function() for item = 1, 10000 do local new = redis.pcall('BF.ADD', KEYS[1], item); \
-                 if type(new) == 'table' then return new end end end)()";
-    let reply = client.call(&["EVAL", &format!("return {grown}"), "1", "key"]);
-    assert_eq!(reply, error(NO_GROWTH));
 }
 
 /// Who may store a filter would get past the limits: one that names a larger capacity than it has bits for would be as

@@ -3,7 +3,6 @@
 use serial_test::serial;
 
 use crate::client::{Client, Reply, array, error, ok};
-use crate::filters;
 use crate::server::{Server, skip};
 use crate::support::aof::{propagated, settled};
 use crate::support::link::{UNUSUAL, in_step};
@@ -173,30 +172,6 @@ fn keys_that_a_primary_like_redisbloom_never_made_are_logged_once() {
         "the primary adds to filters that it did not make by a command of their own, as RedisBloom does";
     assert_eq!(log.matches(line).count(), 1, "{log}");
     assert!(!log.contains("it was missing"), "{log}");
-}
-
-/// A limit that is lower on the replica, or was lowered before a restart, would lose filters.
-#[test]
-fn limits_are_for_clients_only() {
-    let mut server = Server::with().append_only().start();
-    filters::make(&mut server.client());
-    let snapshot = filters::snapshot(&mut server.client());
-    server.kill9();
-    for (setup, source) in [
-        (Server::with().append_only(), "append-only"),
-        (Server::with(), "RDB"),
-    ] {
-        let lowered = setup
-            .module_args("bf-max-filter-bytes 300")
-            .dir(server.dir())
-            .start();
-        assert_eq!(
-            filters::snapshot(&mut lowered.client()),
-            snapshot,
-            "from the {source} file"
-        );
-        lowered.client().answers(&[("SAVE", ok())]);
-    }
 }
 
 /// A window's first layer comes with its first item: where the machine has no memory for it, replicas and files

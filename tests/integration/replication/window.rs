@@ -7,7 +7,7 @@ use crate::client::clock;
 use crate::client::{Client, array, ok};
 use crate::filters::{contents, same};
 use crate::server::{Server, until};
-use crate::support::aof::{as_commands, paths, propagated, rewrite};
+use crate::support::aof::{paths, propagated};
 use crate::support::link::{UNUSUAL, in_step};
 use crate::support::windows::{SLICE, WINDOW, slices};
 
@@ -254,70 +254,6 @@ fn a_replica_answers_by_its_own_clock_and_changes_nothing() {
     let other = Server::with().replica_of(&primary).start();
     in_step(&primary, &other);
     same(&primary, &other, &["key"], "a full copy");
-}
-
-/// A server that was off for a day would answer what it should have forgotten; or it would have forgotten
-/// everything, or count what it loads as of today.
-#[test]
-fn a_file_of_yesterday_is_of_yesterday() {
-    const HOUR: i64 = 3_600_000;
-    let mut server = as_commands().start();
-    let mut client = server.client();
-    let now = clock(&mut client);
-    client.answers(&[
-        ("BF.RESERVE day 1e-9 1000 WINDOW 86400 SLICES 24 SEED 1", ok()),
-        (
-            "BF.RESERVE live 1e-9 1000 WINDOW 86400 SLICES 24 REFRESH SEED 1",
-            ok(),
-        ),
-    ]);
-    let hours: Vec<i64> = (0..=50).rev().collect();
-    for hour in &hours {
-        let at = now - hour * HOUR - HOUR / 2;
-        client.answers(&[
-            (&format!("BF.INSERT day AT {at} ITEMS h{hour}"), array([1])),
-            (&format!("BF.INSERT live AT {at} ITEMS h{hour}"), array([1])),
-            (
-                &format!("BF.INSERT live AT {at} ITEMS h50"),
-                array([i64::from(*hour == 999)]),
-            ),
-        ]);
-    }
-    let check = |client: &mut Client, what: &str| {
-        for hour in &hours {
-            // A slice is an hour.
-            let is_found = i64::from(*hour <= 24);
-            if *hour != 24 {
-                assert_eq!(
-                    client.run(&format!("BF.EXISTS day h{hour}")),
-                    is_found.into(),
-                    "{what}: {hour} h"
-                );
-            }
-        }
-        client.answers(&[("BF.EXISTS live h50", 1.into()), ("BF.EXISTS live h49", 0.into())]);
-    };
-    let keys = ["day", "live"];
-    let before = contents(&mut client, &keys);
-    check(&mut client, "as it was written");
-    for way in ["AOF", "rewritten AOF", "RDB"] {
-        if way == "rewritten AOF" {
-            rewrite(&mut server.client());
-        }
-        if way == "RDB" {
-            server.client().answers(&[("SAVE", ok())]);
-            let dir = server.dir().to_owned();
-            server.kill9();
-            let saved = Server::with().dir(&dir).start();
-            assert!(contents(&mut saved.client(), &keys) == before, "{way}");
-            check(&mut saved.client(), way);
-            continue;
-        }
-        server.kill9();
-        server.revive();
-        assert!(contents(&mut server.client(), &keys) == before, "{way}");
-        check(&mut server.client(), way);
-    }
 }
 
 /// An RDB file that is loaded after a slice ended would bring back what was forgotten, or lose the rest.

@@ -46,15 +46,7 @@ fn grown(layers: u64) -> Vec<u8> {
 }
 
 /// Layers that came together from other filters: none is full, and all have another shape and another fill.
-fn composed(layers: u64) -> Vec<u8> {
-    composed_and(layers, 0)
-}
-
-fn composed_and_excepted(layers: u64) -> Vec<u8> {
-    composed_and(layers, layers)
-}
-
-fn composed_and(layers: u64, exceptions: u64) -> Vec<u8> {
+fn composed(layers: u64, exceptions: u64) -> Vec<u8> {
     let mut header = head(layers, exceptions, 0);
     for number in 0..layers {
         layer(&mut header, 1000 + number, 100 + number % 100, 0.0);
@@ -77,16 +69,6 @@ fn stubborn(layers: u64) -> Vec<u8> {
 
 /// The seconds of a window: none of its slices expires before somebody says so.
 const WINDOW: u32 = u32::MAX;
-
-/// As many slices as a header may have.
-fn slices(layers: u64) -> Vec<u8> {
-    in_slices(layers, 512)
-}
-
-/// Two slices, each of half of the layers.
-fn two_slices(layers: u64) -> Vec<u8> {
-    in_slices(layers, 2)
-}
 
 /// Slices of nearly equal numbers of layers, of which the newest one has room.
 fn in_slices(layers: u64, slices: u64) -> Vec<u8> {
@@ -174,19 +156,17 @@ fn valkey_whole(layers: u64) -> Vec<u8> {
 /// A command that loads what was made up, what makes that of a number of layers, and what it is.
 type Crafted = (&'static str, fn(u64) -> Vec<u8>, &'static str);
 
+const LOAD: &str = "BF.LOADCHUNK key 1";
+
 const CRAFTED: &[Crafted] = &[
-    ("BF.LOADCHUNK key 1", grown, "a chain of layers for one item"),
-    ("BF.LOADCHUNK key 1", composed, "layers that are not full"),
-    ("BF.LOADCHUNK key 1", stubborn, "layers that cannot be folded"),
-    (
-        "BF.LOADCHUNK key 1",
-        composed_and_excepted,
-        "layers and exceptions",
-    ),
-    ("BF.LOADCHUNK key 1", slices, "slices"),
-    ("BF.LOADCHUNK key 1", two_slices, "two slices"),
-    ("BF.LOADCHUNK key 1", classic, "classic layers"),
-    ("BF.LOADCHUNK key 1", valkey, "layers of valkey-bloom's layout"),
+    (LOAD, grown, "a chain of layers for one item"),
+    (LOAD, |layers| composed(layers, 0), "layers that are not full"),
+    (LOAD, stubborn, "layers that cannot be folded"),
+    (LOAD, |layers| composed(layers, layers), "layers and exceptions"),
+    (LOAD, |layers| in_slices(layers, 512), "as many slices as may be"),
+    (LOAD, |layers| in_slices(layers, 2), "two slices"),
+    (LOAD, classic, "classic layers"),
+    (LOAD, valkey, "layers of valkey-bloom's layout"),
     ("BF.LOAD key", valkey_whole, "layers of valkey-bloom's layout"),
 ];
 

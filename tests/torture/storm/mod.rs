@@ -210,15 +210,8 @@ fn stays(what: &str, early: u64, tolerance: f64, rounds: &[Held], of: impl Fn(&H
 impl Storm {
     /// One round.
     fn rage(&mut self, plan: &Plan) {
-        let mut clients: VecDeque<Client> = (0..4)
-            .map(|number| {
-                if number % 2 == 0 {
-                    self.server.client()
-                } else {
-                    self.server.client3()
-                }
-            })
-            .collect();
+        let connect = [Server::client, Server::client3];
+        let mut clients: VecDeque<Client> = (0..4).map(|number| connect[number % 2](&self.server)).collect();
         let every = (plan.commands / SAMPLES).max(PIPELINE);
         let (mut sent, mut next) = (0, every);
         let mut batch = self.batch();

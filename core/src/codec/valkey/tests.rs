@@ -139,6 +139,8 @@ fn every_value_of_a_stream_that_is_wrong_is_refused_by_its_name() {
         ((3, double(1.0)), bad("tightening ratio")),
         ((3, double(f64::NAN)), bad("tightening ratio")),
         ((3, double(1e-310)), bad("tightening ratio")),
+        ((3, double(-0.5)), bad("tightening ratio")),
+        ((3, double(f64::INFINITY)), bad("tightening ratio")),
         ((3, double(0.5)), bad("bytes")),
         ((4, unsigned(0)), bad("seed")),
         ((4, unsigned(2)), bad("random seed")),
@@ -259,6 +261,9 @@ fn a_header_is_read_to_the_last_byte_or_refused() {
         };
         assert_eq!(read(&good[..length]).map(|_| ()), Err(error), "{length} bytes");
     }
+    let mut none = good[..68].to_vec();
+    none[12] = 0;
+    assert_eq!(read(&none).map(|_| ()), Err(bad("layers")));
     let max = u64::MAX.to_le_bytes();
     for (at, bytes, error) in [
         (8, &[1][..], bad("magic")),

@@ -455,8 +455,8 @@ mod tests {
         }
     }
 
-    /// The same holds for layers without a power of two bits: good files load, and a damaged one gives no filter that
-    /// looks for items in the wrong places or reads beyond its bits.
+    /// Good files of layers without a power of two bits load. From a damaged one comes no filter that looks for items in
+    /// the wrong places or reads beyond its bits.
     #[test]
     fn other_shapes_are_checked_field_by_field() {
         let check = |shape: Shape, options: u32| shape.check(Options(options)).err();

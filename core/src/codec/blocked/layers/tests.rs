@@ -205,7 +205,7 @@ fn each_field_is_refused_outside_of_its_range() {
         (
             "lines",
             layer(0, 32),
-            u64s(&[0, u64::MAX, 1 << 57]),
+            u64s(&[0, u64::MAX, 1 << 57, 1 << 58, (1 << 58) + 1]),
             Field("lines"),
         ),
         // The size does not match the bit array that follows.
