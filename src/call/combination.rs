@@ -1,8 +1,5 @@
 //! The keys of BF.MERGE and BF.INTERSECT.
 
-#[cfg(test)]
-mod tests;
-
 use crate::call::args::{Argument, Cursor};
 use crate::call::docs::{KeyUse, Kind, Parameter};
 use crate::call::error::CommandError;
@@ -43,3 +40,6 @@ impl<'a, A: Argument<'a>> Combination<'a, A> {
         std::iter::once(1).chain(FIRST..FIRST + self.sources.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,6 @@
 //! The description of a command, which the server publishes (COMMAND DOCS, COMMAND INFO) and redis-cli shows while
 //! its users type.
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
@@ -395,3 +392,6 @@ impl Parameter {
             | flag(self.multiple, raw::REDISMODULE_CMD_ARG_MULTIPLE)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,6 @@
 //! commands that have it. [`Given::filter`] says what it means for a filter. RedisBloom's and valkey-bloom's words are in
 //! [`rivals`](crate::rivals).
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::CStr;
 
 use super::args::{Argument, Capitals, Cursor, capacity_of, flag, number, once, whole};
@@ -454,3 +451,6 @@ impl Expiry {
         self.milliseconds.saturating_add(start)
     }
 }
+
+#[cfg(test)]
+mod tests;

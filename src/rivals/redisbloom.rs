@@ -13,9 +13,6 @@
 //!
 //! This module propagates the creation of a classic filter in the same words, so that RedisBloom can follow.
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::OnceLock;
 
 use crate::call::args::{Argument, Cursor};
@@ -191,3 +188,6 @@ pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
     }
     words
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,6 @@
 //!
 //! This module propagates the creation of such a filter in the same words, so that valkey-bloom can follow.
 
-#[cfg(test)]
-mod tests;
-
 use crate::call::args::{Argument, Capitals, Cursor};
 use crate::call::given::Given;
 use crate::call::request::{Items, Request};
@@ -102,3 +99,6 @@ fn items_of<'a>(value: impl Argument<'a>) -> Option<u64> {
 fn share_of<'a>(value: impl Argument<'a>) -> Option<f64> {
     parsed(value).filter(|&share| share > 0.0 && share < 1.0)
 }
+
+#[cfg(test)]
+mod tests;
