@@ -10,7 +10,7 @@ use bloom_fuzz::{check, commands, stream};
 use libbloom::checks::{MemoryStream, Value};
 use libbloom::codec::stream::Sink as _;
 use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
-use libbloom::params::{SipSeed, Layout, Tightening};
+use libbloom::params::{Layout, SipSeed, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
 use libbloom::{Filter, UNLIMITED};
 

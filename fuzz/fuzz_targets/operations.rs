@@ -12,7 +12,7 @@ use libbloom::chain::at_most;
 use libbloom::checks::Invalid;
 use libbloom::codec::chunks;
 use libbloom::packed::{Answers, Form, Packed};
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Layout, Tightening, Window};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Tightening, Window};
 use libbloom::spec::{BlockedSpec, Spec, ValkeySpec};
 use libfuzzer_sys::fuzz_target;
 
