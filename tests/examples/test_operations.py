@@ -17,7 +17,7 @@ SOURCE = PROJECT / "src"
 # Places that log what another function made, and where that is.
 ELSEWHERE = {
     "src/limits.rs": "fn refusal",
-    "src/stats.rs": "fn end",
+    "src/stats.rs": "let line =",
     "src/options/mod.rs": "let line =",
     "src/server/log.rs": None,  # The kinds of lines themselves: who calls them has the text.
 }
