@@ -269,6 +269,7 @@ lint: ## Check format, clippy's lints, the documentation (warnings as errors) an
 	@scripts/setup.sh lint python
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo fmt --check --manifest-path python/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
 	@mkdir -p .build
@@ -281,6 +282,7 @@ fmt: ## Format the source
 	@scripts/setup.sh lint
 	cargo fmt
 	cargo fmt --manifest-path fuzz/Cargo.toml
+	cargo fmt --manifest-path python/Cargo.toml
 
 bench: ## Measure the core, without a server
 	@scripts/setup.sh build

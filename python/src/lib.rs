@@ -16,7 +16,7 @@ use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
-use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, Layout, UNLIMITED};
+use libbloom::{BuildError, DecodeError, Error, FileError, Layout, SetError, ShrinkError, UNLIMITED};
 use libbloom::{file, saving};
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,

@@ -52,9 +52,9 @@ pub fn is_spec(word: &[u8]) -> bool {
     word.starts_with(b"SPEC")
 }
 
-/// The command with the token for a filter that was created: kind, error rate, capacity, expansion, seed and expiry (0 without one), with
-/// colons between them. After these a window has its seconds, its slices, 1 if it refreshes or 0, and the time of the
-/// first items; a filter of valkey-bloom's layout has its tightening ratio.
+/// The command with the token for a filter that was created: kind, error rate, capacity, expansion, seed and expiry (0
+/// without one), with colons between them. After these a window has its seconds, its slices, 1 if it refreshes or 0, and
+/// the time of the first items; a filter of valkey-bloom's layout has its tightening ratio.
 ///
 /// ```text
 /// g growing  r reserved  f fixed  w with a window

@@ -155,7 +155,8 @@ impl Drop for OwnedString {
 // SAFETY: the string is this value's alone; the server's strings have no tie to a thread.
 unsafe impl Send for OwnedString {}
 
-// SAFETY: its bytes never change; the server counts references to it on the main thread, where a `Ctx` is.
+// SAFETY: a shared string is only read, and its bytes never change. References to it are counted by calls that take a
+// `Ctx`, which stays on the server's main thread.
 unsafe impl Sync for OwnedString {}
 
 /// A context for callbacks that get none. It belongs to no client.

@@ -104,7 +104,7 @@ impl<L> List<L> {
         match self {
             Self::Several(layers) if layers.is_empty() => *self = more.into(),
             Self::Several(layers) => layers.extend(more),
-            Self::One(_) => (),
+            Self::One(_) => debug_assert!(more.is_empty(), "there is no room"),
         }
     }
 
