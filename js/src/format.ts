@@ -50,7 +50,7 @@ const f64 = (least = 0, most = Infinity): Field => ["Float64", least, most];
 /** Above that, JavaScript's numbers are not exact. */
 const u64 = (least = 0, most = Number.MAX_SAFE_INTEGER): Field => ["BigUint64", least, most];
 
-const MAGIC = "BLOOM\0\0\x01";
+const MAGIC = "BLOOM\0\0\x03";
 /** The most lines in each part of a layer that this reader can number. */
 const MOST_LINES = 2 ** 32 - 1;
 const BELOW_1 = 1 - Number.EPSILON / 2;

@@ -125,7 +125,7 @@ test("what is no filter's file is refused with what it is", async () => {
 /** A header of so many layers of one line, which have so many lines each. */
 function headerOf(count: number, lines = 1): Buffer {
   const header = Buffer.alloc(48 + 48 * count);
-  header.set(Buffer.from("BLOOM\0\0\x01", "latin1"));
+  header.set(Buffer.from("BLOOM\0\0\x03", "latin1"));
   for (const [at, number] of [[12, count], [32, 1], [36, 2]]) header.writeUInt32LE(number, at);
   header.writeDoubleLE(0.25, 24);
   for (let at = 48; at < header.length; at += 48) {
@@ -215,7 +215,7 @@ test("a filter is shown in one short line, without its seed", async () => {
 test("times beyond JavaScript's exact numbers are read", async () => {
   const closes = 2n ** 62n + 1n;
   const header = Buffer.alloc(80 + 24 + 48);
-  header.set(Buffer.from("BLOOM\0\0\x01", "latin1"));
+  header.set(Buffer.from("BLOOM\0\0\x03", "latin1"));
   header.writeUInt32LE(1, 12);
   header.writeDoubleLE(0.25, 24);
   header.writeUInt32LE(1, 32);

@@ -36,7 +36,7 @@ class Reader:
         header, self.exceptions = data[64:end], set()
         assert head[:16] == b"\x89BLOOM\r\n\1\0\0\0\0\0\0\0" and not any(head[24:48]), "no filter's file"
         assert head[48:] == checksum(head[:48] + header), "a damaged header"
-        own = {b"BLOOM\0\0\1": self.read_blocked, b"BLOOM\0\0\2": self.read_valkey}
+        own = {b"BLOOM\0\0\3": self.read_blocked, b"BLOOM\0\0\2": self.read_valkey}
         # Each layer: when it expires, what its probes need, and its bits.
         self.layers = []
         for size, over, shape in own.get(header[:8], self.read_classic)(header):

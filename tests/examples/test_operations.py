@@ -147,7 +147,7 @@ class LaterVersionTest(Case):
     def test_a_file_of_a_later_format(self):
         """Whoever goes back to an older module would look for damage, or find a server that lost its filters."""
         file = self.stored()
-        version = bytes([2, 1, 2, 0, 5])  # The format version, 0, and the header's beginning.
+        version = bytes([2, 3, 2, 0, 5])  # The format version, 0, and the header's beginning.
         self.assertEqual(file.count(version), 1)
         later = file.replace(version, bytes([2, 5, 2, 0, 5]))
         log = self.log_of_refusal(PreparedServer({"dump.rdb": later}))

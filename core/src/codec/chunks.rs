@@ -237,13 +237,14 @@ pub fn has_bits_of_items(filter: &Filter) -> bool {
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    if bytes.starts_with(&blocked::MAGIC) {
-        blocked::load_header(bytes, allowance)
-    } else if bytes.starts_with(&valkey::MAGIC) {
-        valkey::load_header(bytes, allowance).map(Filter::from)
-    } else {
-        // A header of RedisBloom has no magic.
-        classic::load_header(bytes, allowance).map(Filter::from)
+    match bytes.first_chunk() {
+        Some(&blocked::MAGIC) => blocked::load_header(bytes, allowance),
+        Some(&valkey::MAGIC) => valkey::load_header(bytes, allowance).map(Filter::from),
+        // A header of RedisBloom begins with its number of items, which is less than 2^56.
+        Some(&[b'B', b'L', b'O', b'O', b'M', 0, 0, version @ 1..=255]) => {
+            Err(DecodeError::Version(version.into()))
+        }
+        _ => classic::load_header(bytes, allowance).map(Filter::from),
     }
 }
 

@@ -47,7 +47,7 @@ impl Layer {
 
 /// What a header begins with, with so many layers and exceptions, and a window of so many seconds.
 fn head(layers: usize, exceptions: u32, window: u32) -> Vec<u8> {
-    let mut header = b"BLOOM\0\0\x01\0\0\0\0".to_vec();
+    let mut header = b"BLOOM\0\0\x03\0\0\0\0".to_vec();
     header.extend((layers as u32).to_le_bytes());
     header.extend(7_u64.to_le_bytes());
     header.extend(0.25_f64.to_le_bytes());

@@ -21,7 +21,7 @@ fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
 
 /// What all headers of blocked filters begin with, up to their slices or layers.
 fn head(layers: u64, exceptions: u64, window: u32) -> Vec<u8> {
-    let mut header = b"BLOOM\0\0\x01\0\0\0\0".to_vec();
+    let mut header = b"BLOOM\0\0\x03\0\0\0\0".to_vec();
     header.extend((layers as u32).to_le_bytes());
     put(&mut header, &[1, 0.25_f64.to_bits()]);
     for field in [1, 1, exceptions as u32, window] {

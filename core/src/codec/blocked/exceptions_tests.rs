@@ -45,7 +45,7 @@ fn the_stream_is_as_it_is_documented() {
     let filter = excepting(100..2124);
     let stream = stored(&filter);
     let values: Vec<_> = stream.values.iter().collect();
-    assert_eq!(values[..2], [&Value::Unsigned(1), &Value::Unsigned(0)]);
+    assert_eq!(values[..2], [&Value::Unsigned(3), &Value::Unsigned(0)]);
     let header = chunks::header(&filter);
     let (of_layers, exceptions) = header.split_at(header.len() - 16 * 2024);
     assert_eq!(values[2], &Value::String(of_layers.to_vec()));

@@ -18,10 +18,10 @@ use crate::layouts::blocked::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Wi
 use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 
-/// The format version.
-pub const VERSION: u64 = 1;
+/// The format version. In version 1 an item set other bits; a header of version 2 is [valkey-bloom's](super::super::valkey).
+pub const VERSION: u64 = 3;
 /// The first bytes of a header. The last of them is the format version.
-pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x01";
+pub const MAGIC: [u8; 8] = [b'B', b'L', b'O', b'O', b'M', 0, 0, VERSION as u8];
 /// Bytes of a header before its slices or layers, without a window.
 pub(crate) const HEAD_BYTES: usize = 48;
 /// Bytes that the head of a filter with a window has in addition.
@@ -64,7 +64,7 @@ fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: 
     }
 }
 
-/// Reads a filter from an RDB stream whose first two integers, 1 and 0, were read already. Also returns the number of
+/// Reads a filter from an RDB stream whose first two integers, [`VERSION`] and 0, were read already. Also returns the number of
 /// its exceptions, which come next in the stream.
 ///
 /// # Errors

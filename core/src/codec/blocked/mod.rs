@@ -42,7 +42,7 @@ fn entries(exceptions: &Exceptions) -> Result<Vec<u128>, Error> {
     Ok(sorted)
 }
 
-/// Reads a filter from an RDB stream whose first two integers, 1 and 0, were read already.
+/// Reads a filter from an RDB stream whose first two integers, [`VERSION`] and 0, were read already.
 ///
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter.

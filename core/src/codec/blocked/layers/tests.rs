@@ -400,7 +400,7 @@ fn a_piece_of_another_length_is_refused() {
     }
 }
 
-/// Data in an unknown format is not read as a filter.
+/// Data in another format is not read as a filter: it would deny its items, as that of version 1, in other bits.
 #[test]
 fn other_versions_are_refused() {
     let mut stream = stored(&four_layers());
@@ -410,9 +410,15 @@ fn other_versions_are_refused() {
         assert_eq!(end, Err(expected));
     }
 
-    for version in [0, 2, 3, 4, u64::MAX] {
+    for version in [0, 1, 2, 4, u64::MAX] {
         stream.values[0] = Value::Unsigned(version);
         assert_eq!(load(&stream).map(|_| ()), Err(DecodeError::Version(version)));
+    }
+    let mut header = crate::codec::chunks::header(&four_layers());
+    for version in [1, 4, 255] {
+        header[7] = version;
+        let end = crate::codec::chunks::load_header(&header, UNLIMITED).map(|_| ());
+        assert_eq!(end, Err(DecodeError::Version(version.into())));
     }
 }
 

@@ -67,11 +67,11 @@ fn the_format_is_pinned() {
     add(&mut filter, START, 1..3);
     add(&mut filter, START + 1, 3..5);
     let stream = stored(&filter);
-    let first = [Value::Unsigned(1), Value::Unsigned(0)];
+    let first = [Value::Unsigned(3), Value::Unsigned(0)];
     assert!(stream.values.iter().take(2).eq(&first));
     let header = header_of(&mut stream.clone()).clone();
     let mut expected = Vec::new();
-    expected.extend(b"BLOOM\0\0\x01");
+    expected.extend(b"BLOOM\0\0\x03");
     expected.extend([0, 0, 0, 0, 2, 0, 0, 0]);
     expected.extend(7u64.to_le_bytes());
     expected.extend(0.01f64.to_le_bytes());
