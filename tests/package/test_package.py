@@ -205,7 +205,7 @@ class ArchiveTest(Case):
         steps, _after = self.page_of_the_archive(self.unpack())
         # Everything that the page names is in the server's folder, and its own user does it.
         places = {
-            "libbloom-0.4.0-x86_64-linux": archive.name.removesuffix(".tar.gz"),
+            "libbloom-0.5.0-x86_64-linux": archive.name.removesuffix(".tar.gz"),
             "sudo ": "",
             "/usr/lib/redis": str(server.home),
             "/etc/redis": str(server.home),
