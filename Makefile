@@ -267,8 +267,7 @@ public-api: ## Write public-api.txt of the crates anew
 
 lint: ## Check format, clippy's lints, the documentation (warnings as errors) and the crates' public-api.txt
 	@scripts/setup.sh lint python
-	cargo fmt --check
-	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo fmt --all --check
 	cargo fmt --check --manifest-path python/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
@@ -280,8 +279,7 @@ lint: ## Check format, clippy's lints, the documentation (warnings as errors) an
 
 fmt: ## Format the source
 	@scripts/setup.sh lint
-	cargo fmt
-	cargo fmt --manifest-path fuzz/Cargo.toml
+	cargo fmt --all
 	cargo fmt --manifest-path python/Cargo.toml
 
 bench: ## Measure the core, without a server

@@ -14,6 +14,8 @@ me=fuzz
 . scripts/common.sh
 
 export CARGO_TARGET_DIR=$PWD/fuzz/target
+# Quick to build, and with lines in what a failure prints.
+export CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 
 main() {
     if [ "${1:-}" = --one ]; then
@@ -28,7 +30,7 @@ main() {
     scripts/setup.sh fuzz
     say "building with $(rustc +nightly --version)"
     # cargo-fuzz takes its toolchain and its flags for cargo from where it runs.
-    cargo +nightly fuzz build >&2
+    cargo +nightly fuzz build --features libfuzzer >&2
 
     local status=0
     printf '%s\n' "$@" | TIME=${TIME:-600} xargs -n 1 -P "${JOBS:-1}" scripts/fuzz.sh --one || status=1
@@ -48,7 +50,7 @@ one() {
         "-max_total_time=$TIME" -max_len=8192 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=64 \
         -print_final_stats=1 >"$log" 2>&1 </dev/null; then
         tail -n 60 "$log" >&2
-        say "$name failed; to repeat it: cargo +nightly fuzz run $name and the file named above"
+        say "$name failed; to repeat it: cargo +nightly fuzz run --features libfuzzer $name and the file named above"
         return 1
     fi
 }

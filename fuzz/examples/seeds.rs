@@ -1,4 +1,4 @@
-//! Makes the seeds in `fuzz/corpus` from the stored filters in `tests/fixtures`: `cargo run --example seeds`.
+//! Makes the seeds in `fuzz/corpus` from the stored filters in `tests/fixtures`: `cargo run -p bloom-fuzz --example seeds`.
 
 use std::error::Error;
 use std::fs;

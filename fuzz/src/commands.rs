@@ -1,10 +1,8 @@
 //! Arguments of commands as bytes: each is a byte below 128, its length, and then its own bytes; or the number of
 //! one of [`WORDS`], plus 128.
 
-#[cfg(fuzzing)]
 use bloom::call::args::Word;
 
-#[cfg(fuzzing)]
 use crate::tape::Tape;
 
 /// Words that commands know, and numbers at the ends of ranges.
@@ -79,7 +77,6 @@ pub const WORDS: [&str; 67] = [
 ];
 
 /// The arguments.
-#[cfg(fuzzing)]
 pub fn decode<'a>(tape: &mut Tape<'a>) -> Vec<Word<'a>> {
     let mut words = Vec::new();
     while !tape.is_over() {

@@ -15,6 +15,7 @@ pub mod check;
 pub mod commands;
 pub mod stream;
 pub mod tape;
+pub mod targets;
 
 /// The most bytes that a filter may take: a layer of more than one piece of a stream just fits.
 pub const LIMIT: u64 = (1 << 20) + (1 << 16);
