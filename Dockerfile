@@ -21,6 +21,7 @@ COPY core core
 COPY rdb rdb
 COPY src src
 COPY benches benches
+COPY fuzz fuzz
 # cargo looks for the file of every target that Cargo.toml names, whichever is built.
 COPY examples/sizes.rs examples/
 RUN cargo build --release --lib --package bloom --locked && strip --strip-unneeded target/release/libbloom.so

@@ -412,4 +412,4 @@ test-image: ## Build the images with docker or podman, start them and try them; 
 
 clean: ## Remove what was built; ./data stays
 	cargo clean
-	rm -rf .build dist libbloom.so fuzz/target fuzz/artifacts js/build js/dist js/node_modules
+	rm -rf .build dist libbloom.so js/build js/dist js/node_modules

@@ -5,7 +5,7 @@
 #
 # Without arguments: all of them. fuzz/src/lib.rs says what they are. $TIME is the seconds for each, by default
 # 600; $JOBS how many run at once, by default 1. It starts from the seeds in fuzz/corpus; what it finds stays
-# in .build/fuzz, for the next run to go on from. An input that fails goes to fuzz/artifacts. This script runs
+# in .build/fuzz, for the next run to go on from. An input that fails goes to its folder artifacts. This script runs
 # in bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ me=fuzz
 # shellcheck source=scripts/common.sh
 . scripts/common.sh
 
-export CARGO_TARGET_DIR=$PWD/fuzz/target
+export CARGO_TARGET_DIR=$PWD/.build/fuzz/target
 # Quick to build, and with lines in what a failure prints.
 export CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 
@@ -43,10 +43,10 @@ main() {
 one() {
     local name=$1 log=.build/fuzz/$1.log found=.build/fuzz/corpus/$1 host
     host=$(rustc +nightly -vV | sed -n 's/^host: //p')
-    mkdir -p "$found" "fuzz/artifacts/$name"
+    mkdir -p "$found" ".build/fuzz/artifacts/$name"
     say "$name: $TIME seconds"
     # No input needs an allocation as large as this: one that asks for it found a missing check.
-    if ! "fuzz/target/$host/release/$name" "$found" "fuzz/corpus/$name" "-artifact_prefix=fuzz/artifacts/$name/" \
+    if ! ".build/fuzz/target/$host/release/$name" "$found" "fuzz/corpus/$name" "-artifact_prefix=.build/fuzz/artifacts/$name/" \
         "-max_total_time=$TIME" -max_len=8192 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=64 \
         -print_final_stats=1 >"$log" 2>&1 </dev/null; then
         tail -n 60 "$log" >&2
