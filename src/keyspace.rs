@@ -6,16 +6,15 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use crate::options::values::{Config, MissingKey};
-use crate::server::{Arg, Ctx, call, milliseconds};
+use crate::options::values::Config;
+use crate::server::{Arg, Ctx, call, entry, milliseconds};
 use crate::stats::Counted;
 use crate::{datatype, options};
 use libbloom::Filter;
 
-/// Why a key was not opened.
+/// Why a key was not opened; none of these leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unopened {
-    /// The key holds a value of another type.
     WrongType,
     /// The key may not be changed now: a save without a fork reads its value.
     BeingSaved,
@@ -24,7 +23,6 @@ pub enum Unopened {
 }
 
 /// An open key that is missing or holds a filter.
-#[derive(Debug)]
 pub struct Key<'a> {
     ctx: Ctx<'a>,
     name: Arg<'a>,
@@ -33,37 +31,29 @@ pub struct Key<'a> {
     filter: Option<NonNull<Counted>>,
 }
 
-/// Opens `name` for reading.
-///
-/// # Errors
-/// [`Unopened::WrongType`]; the key is closed again.
 pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, Unopened> {
     open(ctx, name, raw::REDISMODULE_READ)
 }
 
-/// Whether the module's option makes a missing key an error for the running command. What must be obeyed is not
-/// refused: it would make a replica differ from its primary, or a server from its file.
+/// Whether the module's option makes a missing key an error. What must be obeyed is not refused: a replica would
+/// differ from its primary, or a server from its file.
 #[cold]
 pub fn missing_is_error(ctx: Ctx<'_>, config: &Config) -> bool {
-    config.missing_key == MissingKey::Error && !ctx.must_obey()
+    config.missing_key_is_error && !ctx.must_obey()
 }
 
 /// Opens `name` to change its filter, or to create one.
 ///
-/// # Errors
-/// [`Unopened`]; the key is closed again.
-///
 /// # Safety
-/// Until this key is closed, the caller opens no key of the same name to change it, and does not query the filter by
-/// another open key while [`KeyMut::filter`] lends it.
+/// While this key is open, the caller opens no other of its name to change it, and queries the filter by no other while
+/// [`KeyMut::filter`] lends it.
 pub unsafe fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, Unopened> {
     let key = open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)?;
     // Otherwise the server always gives a key to write to, also for a missing one.
     if key.key.is_null() {
         return Err(Unopened::BeingSaved);
     }
-    let expires = false;
-    Ok(KeyMut { key, expires })
+    Ok(KeyMut { key, expires: false })
 }
 
 fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, Unopened> {
@@ -78,8 +68,7 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, Unopened>
     if key.is_null() {
         return Ok(opened);
     }
-    // SAFETY: the key is open; the type is null for a missing value and for one that belongs to no
-    // module.
+    // SAFETY: the key is open; the type is null for a missing value and for one that belongs to no module.
     if datatype::is_ours(unsafe { call!(RedisModule_ModuleTypeGetType(key)) }) {
         // SAFETY: the key is open and holds a module's value.
         opened.filter = NonNull::new(unsafe { call!(RedisModule_ModuleTypeGetValue(key)) }.cast());
@@ -101,10 +90,7 @@ impl<'a> Key<'a> {
         self.filter.map(|filter| unsafe { &**filter.as_ref() })
     }
 
-    /// The filter, or `None` for a missing key, which is an empty filter to a query.
-    ///
-    /// # Errors
-    /// [`Unopened::Missing`]: see [`missing_is_error`].
+    /// The filter, or `None` for a missing key, which is an empty filter to a query unless [`missing_is_error`].
     #[inline]
     pub fn filter_or_empty(&self) -> Result<Option<&Filter>, Unopened> {
         match self.filter() {
@@ -123,7 +109,6 @@ impl<'a> Key<'a> {
         self.filter.map(|filter| unsafe { &**filter.as_ref() })
     }
 
-    /// Whether both keys hold one and the same filter.
     pub fn is_same(&self, other: &KeyMut<'_>) -> bool {
         self.filter.is_some() && self.filter == other.key.filter
     }
@@ -139,24 +124,21 @@ impl Drop for Key<'_> {
 }
 
 /// An open key whose filter may be changed or created.
-#[derive(Debug)]
 pub struct KeyMut<'a> {
     key: Key<'a>,
-    /// Whether an expiry was set.
+    /// Whether this command set an expiry.
     expires: bool,
 }
 
 impl KeyMut<'_> {
-    /// The filter, unless the key is missing.
     #[inline]
     pub fn filter(&mut self) -> Option<&mut Counted> {
         // SAFETY: as for reading; the borrow of the open key is unique.
         self.key.filter.map(|mut filter| unsafe { filter.as_mut() })
     }
 
-    /// Puts `filter` into the key, which expires at `expires` (milliseconds of the Unix clock), if that is given. If
-    /// the time has passed, clients no longer see the key, and the server deletes it, as after a SET with a past
-    /// time.
+    /// Puts `filter` into the key, which expires at `expires`, in milliseconds of the Unix clock. After that time clients
+    /// no longer see the key, and the server deletes it, as after a SET with a past time.
     pub fn set(&mut self, filter: Box<Counted>, expires: Option<i64>) {
         let kind = datatype::of(&filter);
         let filter = NonNull::from(Box::leak(filter));
@@ -169,16 +151,21 @@ impl KeyMut<'_> {
             ))
         };
         self.key.filter = Some(filter);
-        if let Some(at) = expires {
-            self.expire(at);
+        let Some(at) = expires else { return };
+        if let Some(set) = entry!(RedisModule_SetAbsExpire) {
+            // SAFETY: the key is open for writing, and has a value.
+            unsafe { set(self.key.key, at) };
+        } else {
+            // Redis 6.2.0 and 6.2.1 accept relative times only.
+            let left = at.saturating_sub(milliseconds()).max(0);
+            // SAFETY: the key is open for writing, and has a value.
+            unsafe { call!(RedisModule_SetExpire(self.key.key, left)) };
         }
+        self.expires = true;
     }
 
-    /// Replaces the key's filter by `filter` and returns the earlier one, or fills a missing key. An expiry of the
-    /// key stays.
-    ///
-    /// The server cannot replace a value by one of another type. In that case the server frees the earlier filter,
-    /// and the expiry is lost.
+    /// Replaces the key's filter and returns the earlier one, or fills a missing key. An expiry of the key stays, unless
+    /// the data type is another one: then the server frees the earlier filter, and the expiry is lost.
     pub fn replace(&mut self, filter: Box<Counted>) -> Option<Box<Counted>> {
         let kind = datatype::of(&filter);
         let earlier = self.filter().map(|earlier| datatype::of(earlier));
@@ -192,8 +179,7 @@ impl KeyMut<'_> {
         }
         let filter = NonNull::from(Box::leak(filter));
         let mut earlier: *mut c_void = std::ptr::null_mut();
-        // SAFETY: the key is open for writing and holds a value of this type, whose place the new one
-        // takes; `earlier` takes its pointer.
+        // SAFETY: the key is open for writing and holds a value of this type; `earlier` takes its pointer.
         unsafe {
             call!(RedisModule_ModuleTypeReplaceValue(
                 self.key.key,
@@ -207,7 +193,6 @@ impl KeyMut<'_> {
         NonNull::new(earlier).map(|earlier| unsafe { Box::from_raw(earlier.cast().as_ptr()) })
     }
 
-    /// Removes the expiry of the key, which must have a value.
     pub fn persist(&mut self) {
         // SAFETY: the key is open for writing, and has a value.
         unsafe {
@@ -218,30 +203,14 @@ impl KeyMut<'_> {
         };
     }
 
-    fn expire(&mut self, at: i64) {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        if let Some(set) = unsafe { raw::RedisModule_SetAbsExpire } {
-            // SAFETY: the key is open for writing, and has a value.
-            unsafe { set(self.key.key, at) };
-        } else {
-            // Redis 6.2.0 and 6.2.1 accept relative times only.
-            let left = at.saturating_sub(milliseconds()).max(0);
-            // SAFETY: the key is open for writing, and has a value.
-            unsafe { call!(RedisModule_SetExpire(self.key.key, left)) };
-        }
-        self.expires = true;
-    }
-
-    /// Closes the key, then signals the change and publishes `events`: subscribers may delete the key. Call it once
-    /// for each command that changed the key.
-    pub fn changed(self, events: &[&CStr]) {
+    /// Closes the key, then signals the change and publishes `event`: subscribers may delete the key. Call it once for
+    /// each command that changed the key.
+    pub fn changed(self, event: &CStr) {
         let Key { ctx, name, .. } = self.key;
         let expires = self.expires;
         drop(self);
         ctx.signal_modified(name);
-        for event in events {
-            ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event, name);
-        }
+        ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event, name);
         if expires {
             ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
         }

@@ -7,32 +7,30 @@
 //! | [`work`] | what commands do to a key: making its filter, changing it, propagating that |
 //! | [`rivals`] | the words of RedisBloom and valkey-bloom |
 //! | [`call`] | what a call of a command is made of: arguments, options, replies, errors |
-//! | [`datatype`] | the types `MBbloom--` and `bloomfltr`, and their callbacks |
-//! | [`keyspace`] | keys opened with their type checked |
+//! | `datatype` | the types `MBbloom--` and `bloomfltr`, and their callbacks |
+//! | `keyspace` | keys opened with their type checked |
 //! | [`options`] | the module's options: their values, and their place in the server |
-//! | [`limits`] | what memory a client's command may have |
-//! | [`stats`] | the module's figures in INFO |
-//! | [`number`] | numbers as people type and read them |
-//! | [`server`] | the server's calls, one safe function each; the allocator, and lines for the log |
+//! | `limits` | what memory a client's command may have |
+//! | `stats` | the module's figures in INFO |
+//! | `number` | numbers as people type and read them |
+//! | `server` | the server's calls, one safe function each; the allocator, and lines for the log |
 //! | `module` | what happens while the server loads the module |
-//!
-//! A command borrows its arguments, parses them into a request, opens the key, changes the filter in the core,
-//! propagates the change and signals it once, and replies.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
+// The fuzz targets use what is public.
 pub mod call;
 pub mod commands;
-pub mod datatype;
-pub mod keyspace;
-pub mod limits;
-pub mod number;
 pub mod options;
 pub mod rivals;
-pub mod server;
-pub mod stats;
 pub mod work;
 
+mod datatype;
+mod keyspace;
+mod limits;
 mod module;
+mod number;
+mod server;
+mod stats;
 #[cfg(test)]
 mod tests;

@@ -6,20 +6,20 @@
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use redis_module::raw;
+
 use crate::options;
 use crate::server::origin::Origin;
 use crate::server::shown::size;
-use crate::server::{Arg, Ctx, OwnedCtx, ask, has_maxmemory, log};
+use crate::server::{Arg, Ctx, OwnedCtx, ask, few, has_maxmemory, log};
 use libbloom::chain::MOST_LAYERS;
 use libbloom::{Demand, Filter, Limit};
 
-/// Bytes that commands may have together before one of them is compared with the server's memory, which takes some
-/// 0.1 ms.
+/// Bytes that commands may have before one is compared with the server's memory, which takes some 0.1 ms.
 const SMALL: u64 = 1 << 20;
-/// Bytes of `maxmemory` that a filter leaves free, for the next [`SMALL`] bytes. The buffers of some clients need them
-/// too, and so do the latency histograms of 50 KB that the server allocates when it first runs a command, and counts as
-/// data. Without this margin the server could refuse the command right after a successful growth, or evict the filter
-/// for it.
+/// Bytes of `maxmemory` that a filter leaves free, for the next [`SMALL`] bytes, for buffers of clients, and for the
+/// latency histograms of 50 KB that the server allocates when it first runs a command, and counts as data. Otherwise
+/// the server could refuse the command right after a growth, or evict the filter for it.
 const MARGIN: u64 = 1 << 20;
 
 /// Bytes that commands were allowed since one was last compared with the server's memory.
@@ -29,8 +29,8 @@ static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 const DRAWN: usize = 256;
 /// The most of them that are measured.
 const MEASURED: usize = 64;
-/// The fewest keys from which a size is estimated. More than half of all keys can be smaller than the estimate, a
-/// quartile of the drawn ones: with so few in one case of 300, with [`MEASURED`] in one of 50,000.
+/// The fewest keys from which a size is estimated. With so few, more than half of all keys are smaller than the
+/// estimate in one case of 300, with [`MEASURED`] in one of 50,000.
 const TOO_FEW: usize = 32;
 
 /// The most lookups by one command of a client in a filter with more than [`MOST_LAYERS`] layers, where each item is
@@ -40,14 +40,12 @@ pub const MOST_LOOKUPS: usize = 1 << 25;
 /// More lookups than [`MOST_LOOKUPS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyLookups {
-    /// The number of items.
     pub items: usize,
-    /// The number of layers.
     pub layers: usize,
 }
 
-/// Checks that a client's command does not look up too many items in a filter with more layers than clients make. A
-/// client can bring such a filter by a payload or a chunk.
+/// Checks that a client's command does not look up too many items in a filter with more layers than clients make,
+/// which can come by a payload or a chunk.
 pub fn check_lookups(ctx: Ctx<'_>, filter: &Filter, items: usize) -> Result<(), TooManyLookups> {
     let layers = filter.layers();
     if layers <= MOST_LAYERS || items.saturating_mul(layers) <= MOST_LOOKUPS || ctx.must_obey() {
@@ -56,18 +54,13 @@ pub fn check_lookups(ctx: Ctx<'_>, filter: &Filter, items: usize) -> Result<(), 
     Err(TooManyLookups { items, layers })
 }
 
-/// The memory that one command may use. A command may request memory several times: while the layers of a stored
-/// filter come in, or while a batch makes a filter grow. The sum is compared with the limits, as they stood at the
-/// first request.
-///
-/// A primary or a file is obeyed without limits: otherwise a server would not start, or would differ from its
+/// The memory that one command may use. The sum of its requests is compared with the limits as they stood at the first
+/// one. A primary or a file is obeyed without limits: otherwise a server would not start, or would differ from its
 /// primary.
-#[derive(Debug)]
 pub struct CommandMemory<'a> {
     ctx: Ctx<'a>,
     key: &'a [u8],
-    /// Who sent the command. Limits apply to clients only.
-    origin: Origin,
+    pub origin: Origin,
     /// Bytes that the filter had before the command.
     held: OnceCell<u64>,
     server: OnceCell<Server>,
@@ -75,12 +68,10 @@ pub struct CommandMemory<'a> {
 }
 
 impl<'a> CommandMemory<'a> {
-    /// The memory of a command on `key`.
     pub fn of_command(ctx: Ctx<'a>, key: Arg<'a>) -> Self {
         Self::new(ctx, key.bytes(), ctx.origin())
     }
 
-    /// The memory of a command of `origin` on `key`.
     pub fn new(ctx: Ctx<'a>, key: &'a [u8], origin: Origin) -> Self {
         Self {
             ctx,
@@ -92,13 +83,7 @@ impl<'a> CommandMemory<'a> {
         }
     }
 
-    /// The origin of the command.
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
-    /// Reads the server's memory figures now. Call it before the server allocates memory whose size the command only
-    /// learns afterwards.
+    /// Reads the server's memory figures before the server allocates what the command learns the size of afterwards.
     pub fn read_memory_now(&self) {
         if !self.origin.is_primary_or_file() {
             self.server(0);
@@ -128,15 +113,14 @@ impl<'a> CommandMemory<'a> {
             return Ok(());
         }
         log::REFUSAL.warn(self.ctx, self.key, || bound.refusal(demand.total));
-        Err(Limit::Bytes(bound.bytes()))
+        Err(Limit::Bytes(bound.0))
     }
 
-    /// The limit that is against a demand.
     fn bound_against(&self, Demand { new, total, .. }: Demand) -> Option<Bound> {
         if let Some(limit) = options::config().max_filter_bytes()
             && total > limit
         {
-            return Some(Bound::Option(limit));
+            return Some(Bound(limit, Why::Option));
         }
         let kept = total.saturating_sub(new);
         let held = *self.held.get_or_init(|| kept);
@@ -147,7 +131,7 @@ impl<'a> CommandMemory<'a> {
             UNCHECKED.store(unchecked, Relaxed);
             return None;
         }
-        // The server already counts as used what the command had before this first look.
+        // The server already counts as used what the command had before.
         let server = self.server(kept.saturating_sub(held));
         let bound = match server.policy {
             // The server refuses every command that comes when it is full, but for those inside of others.
@@ -158,8 +142,10 @@ impl<'a> CommandMemory<'a> {
                 .or_else(|| self.against_volatile(server, with_rounding(more))),
             Policy::NoEviction => server
                 .left_if_less_than(with_rounding(more))
-                .map(Bound::LeftOfMaxmemory),
-            Policy::NoLimit => server.left_if_less_than(more).map(Bound::LeftOfMachine),
+                .map(|left| Bound(left, Why::LeftOfMaxmemory)),
+            Policy::NoLimit => server
+                .left_if_less_than(more)
+                .map(|left| Bound(left, Why::LeftOfMachine)),
         };
         if bound.is_none() {
             UNCHECKED.store(0, Relaxed);
@@ -167,7 +153,7 @@ impl<'a> CommandMemory<'a> {
         bound
     }
 
-    /// The server at the command's first look, when the command has taken `own` bytes.
+    /// The server at the command's first look, when it has taken `own` bytes.
     fn server(&self, own: u64) -> &Server {
         self.server
             .get_or_init(|| Server::of_now(self.ctx, self.origin, own))
@@ -175,39 +161,34 @@ impl<'a> CommandMemory<'a> {
 
     /// Whether other commands run before the server looks at its memory again.
     fn is_inside_another(&self) -> bool {
-        self.origin == Origin::Script || self.ctx.is_in_transaction()
+        self.origin == Origin::Script || self.ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_MULTI)
     }
 
-    /// The limit against `more` bytes where keys with an expiry are evicted. What is already too much is deducted from
-    /// what they give, so that no command is promised what others were promised before.
+    /// The limit against `more` bytes where keys with an expiry are evicted. What is already too much is deducted, so
+    /// that no command is promised what others were promised before.
     fn against_volatile(&self, server: &Server, more: u64) -> Option<Bound> {
         server.left_if_less_than(more)?;
         let evictable = *self.evictable.get_or_init(evictable);
         let most = server.most.saturating_add(evictable);
         Server { most, ..*server }
             .left_if_less_than(more)
-            .map(Bound::WithEvictable)
+            .map(|left| Bound(left, Why::WithEvictable))
     }
 }
 
 /// What the server does when `maxmemory` is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
-    /// There is no `maxmemory`.
     NoLimit,
-    /// It refuses commands.
     NoEviction,
-    /// It evicts keys with an expiry.
     Volatile,
-    /// It evicts any keys.
     AllKeys,
 }
 
 /// The server's memory, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Server {
     policy: Policy,
-    /// `maxmemory`.
     maximum: u64,
     /// The most that may be in use after the command: of `maxmemory`, or of the machine's memory without one.
     most: u64,
@@ -218,7 +199,7 @@ struct Server {
 }
 
 impl Server {
-    /// The server now. Of the memory in use the command already has `own` bytes.
+    /// The server now; the command already has `own` bytes of the memory in use.
     fn of_now(ctx: Ctx<'_>, origin: Origin, own: u64) -> Self {
         let info = ctx.info(c"memory");
         let memory = |field| info.number(field).unwrap_or(0);
@@ -258,7 +239,6 @@ impl Server {
         }
     }
 
-    /// What is left, if it is less than `more`.
     fn left_if_less_than(&self, more: u64) -> Option<u64> {
         let left = self.most.saturating_sub(self.used);
         (more > left).then_some(left)
@@ -266,10 +246,8 @@ impl Server {
 
     /// The limit against a filter of `total` bytes, which must not be evicted for itself.
     fn bound_on_data(&self, total: u64) -> Option<Bound> {
-        (with_rounding(total) > self.data).then_some(Bound::Maxmemory {
-            maximum: self.maximum,
-            limit: self.data,
-        })
+        let maximum = self.maximum;
+        (with_rounding(total) > self.data).then_some(Bound(self.data, Why::Maxmemory { maximum }))
     }
 }
 
@@ -279,44 +257,35 @@ fn with_rounding(bytes: u64) -> u64 {
 }
 
 /// A limit on the bytes of a filter, which forbids a demand.
-#[derive(Clone, Copy, Debug)]
-enum Bound {
-    /// On the whole filter: the module's option.
-    Option(u64),
-    /// On the whole filter: `maxmemory` where keys are evicted, less what the server needs besides its data.
-    Maxmemory { maximum: u64, limit: u64 },
-    /// On its growth: the unused part of `maxmemory`.
-    LeftOfMaxmemory(u64),
-    /// On its growth: the unused part of `maxmemory`, and the keys that may be evicted.
-    WithEvictable(u64),
-    /// On its growth: the unused part of the machine's memory.
-    LeftOfMachine(u64),
+struct Bound(u64, Why);
+
+enum Why {
+    // Limits on the whole filter.
+    Option,
+    /// `maxmemory` where keys are evicted, less what the server needs besides its data.
+    Maxmemory {
+        maximum: u64,
+    },
+    // Limits on its growth.
+    LeftOfMaxmemory,
+    WithEvictable,
+    LeftOfMachine,
 }
 
 impl Bound {
-    fn bytes(self) -> u64 {
-        match self {
-            Self::Option(limit)
-            | Self::Maxmemory { limit, .. }
-            | Self::LeftOfMaxmemory(limit)
-            | Self::WithEvictable(limit)
-            | Self::LeftOfMachine(limit) => limit,
-        }
-    }
-
     /// The line for the log, about a filter that would have `total` bytes.
-    fn refusal(self, total: u64) -> String {
-        let (refused, limit) = (size(total), size(self.bytes()));
-        let why = match self {
-            Self::Option(_) => format!("bf-max-filter-bytes is {limit}"),
-            Self::Maxmemory { maximum, .. } => {
+    fn refusal(&self, total: u64) -> String {
+        let (refused, limit) = (size(total), size(self.0));
+        let why = match self.1 {
+            Why::Option => format!("bf-max-filter-bytes is {limit}"),
+            Why::Maxmemory { maximum } => {
                 format!("maxmemory of {} has room for {limit} of data", size(maximum))
             }
-            Self::LeftOfMaxmemory(_) => format!("{limit} are left of maxmemory"),
-            Self::WithEvictable(_) => {
+            Why::LeftOfMaxmemory => format!("{limit} are left of maxmemory"),
+            Why::WithEvictable => {
                 format!("{limit} are left of maxmemory with the keys that may be evicted")
             }
-            Self::LeftOfMachine(_) => format!("{limit} are left of the machine's memory"),
+            Why::LeftOfMachine => format!("{limit} are left of the machine's memory"),
         };
         format!("a Bloom filter of {refused} was refused: {why}")
     }
@@ -335,8 +304,7 @@ pub fn is_maxmemory_near(ctx: Ctx<'_>, bytes: u64) -> bool {
 }
 
 /// A low estimate of the bytes that the server gets back if it evicts all keys with an expiry: half of their number
-/// times the size that three quarters of the drawn ones exceed. A mean would promise too much: a few large keys can
-/// make up most of the data, and whether they are drawn is chance.
+/// times the size that three quarters of the drawn ones exceed. A mean would depend on a few large keys.
 fn evictable() -> u64 {
     let server = OwnedCtx::of_server();
     let keyspace = ask(c"INFO", &[c"keyspace"]).unwrap_or_default();
@@ -353,20 +321,11 @@ fn evictable() -> u64 {
 
 /// The size that three quarters of the keys with an expiry exceed, in bytes; 0 if too few of them were found.
 fn usual_size(server: &OwnedCtx) -> u64 {
-    let (mut sizes, mut count) = ([0; MEASURED], 0);
-    for _ in 0..DRAWN {
-        if let Some(key) = server.any_key().filter(|key| server.expires(key.arg())) {
-            sizes[count] = server.memory_of(key.arg());
-            count += 1;
-        }
-        if count == MEASURED {
-            break;
-        }
-    }
-    let sizes = &mut sizes[..count];
+    let drawn = (0..DRAWN).filter_map(|_| server.any_key().filter(|key| server.expires(key.arg())));
+    let mut sizes = few(drawn.take(MEASURED).map(|key| server.memory_of(key.arg())));
     sizes.sort_unstable();
-    match count {
-        TOO_FEW.. => sizes[count / 4],
+    match sizes.len() {
+        TOO_FEW.. => sizes[sizes.len() / 4],
         _ => 0,
     }
 }

@@ -8,7 +8,6 @@ use crate::server::alloc::ModuleAllocator;
 use crate::server::{Arg, Ctx, alloc, ask, guarded, name_conflict, warn};
 use crate::{commands, datatype, options, stats};
 
-/// The module's name, which tools look for.
 const NAME: &CStr = c"bf";
 /// The version in MODULE LIST, in RedisBloom's form: 20820 would be 2.8.20.
 const VERSION: c_int = 10_000 * version_part(env!("CARGO_PKG_VERSION_MAJOR"))
@@ -27,28 +26,19 @@ const fn version_part(digits: &str) -> c_int {
 static ALLOCATOR: ModuleAllocator = ModuleAllocator;
 
 /// What the module supports. Payloads that end early are errors, not aborts. The commands signal the keys that they
-/// change, instead of every open for writing. And a replica may load its primary's data while it still serves its
-/// own, because no filter depends on anything outside of itself.
+/// change, instead of every open for writing. A replica may load its primary's data while it serves its own, because
+/// no filter depends on anything outside of itself.
 const OPTIONS: u32 = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
     | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
     | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
 
 /// Valkey 9 and later: filters may move in an atomic slot migration, which sends them as a rewrite of the append-only
-/// file does. The header of the crate redis-module is Redis's and does not name this flag.
+/// file does. The header of the crate redis-module does not name this flag.
 ///
-/// Saves without a fork, which Valkey has merged and not released, need one more option. It is left out until a release
-/// has it, and says whether such a save keeps active defragmentation from moving the filter that it reads. The rest is
-/// there: a filter can be saved by another thread, and a key that is not given for writing is an error.
+/// Saves without a fork, which Valkey has merged and not released, need one more option, which is left out until a
+/// release says whether such a save keeps active defragmentation from moving the filter that it reads. The rest is
+/// there: another thread can save a filter, and a key that is not given for writing is an error.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
-
-fn options_of_valkey(ctx: Ctx<'_>) -> u32 {
-    let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
-    if is_valkey {
-        HANDLE_ATOMIC_SLOT_MIGRATION
-    } else {
-        0
-    }
-}
 
 /// The server's entry point to load the module. Nothing may be allocated before the server's table of calls is
 /// filled, which registering the name does first.
@@ -90,8 +80,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     status as c_int
 }
 
-/// Called by Redis 8 when it unloads a module because it was loaded with an option that nobody knows. No server
-/// unloads this module later, because of its data types.
+/// Called by Redis 8 when it unloads a module because of an unknown option. No server unloads this module later,
+/// because of its data types.
 ///
 /// # Safety
 /// The server calls it, with a context that lives until it returns, after a load.
@@ -118,12 +108,18 @@ fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     let allocator = ctx.info_text(c"memory", c"mem_allocator");
     alloc::detect(allocator.is_some_and(|name| name.starts_with("jemalloc")));
     libbloom::bits::units::allocator_zeroes_on_demand();
-    ctx.set_module_options(OPTIONS | options_of_valkey(ctx));
+    let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
+    let of_valkey = if is_valkey {
+        HANDLE_ATOMIC_SLOT_MIGRATION
+    } else {
+        0
+    };
+    ctx.set_module_options(OPTIONS | of_valkey);
     options::load_arguments(arguments)?;
     datatype::register(ctx)?;
     commands::register(ctx)?;
     options::register(ctx)?;
     // Last, since nothing may fail after it: Redis 7.0 would call the listener of a module that it refused. (If the
-    // server refuses the module after this function has returned, the module stays loaded because of its data types.)
+    // server refuses the module afterwards, it stays loaded because of its data types.)
     stats::register(ctx)
 }

@@ -1,7 +1,7 @@
 //! The module's section of INFO: figures of the filters that exist, and counters since the server started.
 //!
-//! Filters are created and changed on the main thread, but another thread may free them. So every figure is an atomic
-//! of its own. A command updates one or two of them, not one for each item.
+//! Each figure is an atomic, because another thread than the main one may free filters. A command updates one or two, not
+//! one for each item.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::{Deref, DerefMut};
@@ -16,7 +16,6 @@ use libbloom::filter::Account;
 use libbloom::layouts::blocked::window::Slice;
 use libbloom::{Filter, Layout};
 
-/// The module's version.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(text) => text,
     Err(_) => c"",
@@ -26,15 +25,13 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
     Filters,
-    /// Filters that have a window.
     Windows,
     Layers,
     /// Bytes of all filters, as BF.INFO reports them.
     Bytes,
-    /// Exceptions of all filters.
     Exceptions,
-    /// Items of the filters that exist, modulo 2^64, less those added since the start: each addition is counted once,
-    /// in [`Figure::ItemsAdded`].
+    /// Items of the filters that exist, modulo 2^64, less [`Figure::ItemsAdded`], so that each addition is counted
+    /// once.
     OtherItems,
     ItemsAdded,
     Duplicates,
@@ -57,7 +54,7 @@ static HIDDEN: [AtomicU64; Figure::OtherItems as usize + 1] =
     [const { AtomicU64::new(0) }; Figure::OtherItems as usize + 1];
 
 impl Figure {
-    /// The figure of the filters that clients see.
+    /// The figure without what an asynchronous load has brought.
     fn live(self) -> u64 {
         let hidden = HIDDEN.get(self as usize).map_or(0, |hidden| hidden.load(Relaxed));
         self.value().wrapping_sub(hidden)
@@ -74,8 +71,8 @@ impl Figure {
         }
     }
 
-    /// [`Self::add`] without an atomic addition, for figures that only [`added`] changes. Only commands call it, and
-    /// one runs at a time. An atomic addition would wait for all outstanding loads, above all for an item's line.
+    /// [`Self::add`] for what only [`added`] changes, which one command at a time calls. An atomic addition would wait
+    /// for all outstanding loads, above all for an item's line.
     #[inline]
     fn add_by_command(self, by: u64) {
         let cell = self.cell();
@@ -92,16 +89,14 @@ impl Figure {
 }
 
 /// A filter that the figures count until it is dropped.
-#[derive(Debug)]
 #[repr(transparent)]
 pub struct Counted(Filter);
 
 impl Counted {
-    /// Counts `filter` until it is dropped.
     pub fn new(filter: Filter) -> Box<Self> {
         Figure::Filters.add(1);
         Figure::Windows.add(filter.window().is_some().into());
-        Figure::NotClassic.add((!is_classic(&filter)).into());
+        Figure::NotClassic.add((filter.layout() != Layout::Classic).into());
         count(NOTHING, filter.account());
         Box::new(Self(filter))
     }
@@ -123,16 +118,13 @@ impl Counted {
         Change { filter: self, before }
     }
 
-    /// Loads a chunk, as [`chunks::load_chunk`] does. The figures count no bits.
-    ///
-    /// # Errors
-    /// [`ChunkError`]; nothing changed.
+    /// Loads a chunk; the figures count no bits.
     pub fn load_chunk(&mut self, iterator: i64, bytes: &[u8]) -> Result<bool, ChunkError> {
         chunks::load_chunk(&mut self.0, iterator, bytes)
     }
 
-    /// Returns the slices that a window dropped, and the number of their layers; see [`Filter::take_dropped`]. The
-    /// figures lost them when the change ended.
+    /// Returns the slices that a window dropped, and the number of their layers. The figures lost them when the change
+    /// ended.
     pub fn take_dropped(&mut self) -> (Vec<Slice>, u64) {
         self.0.take_dropped()
     }
@@ -150,19 +142,15 @@ impl Counted {
 }
 
 /// A counted filter that is lent for a change. When this is dropped, the figures count what changed.
-#[derive(Debug)]
 pub struct Change<'a> {
     filter: &'a mut Counted,
     before: Before,
 }
 
-/// What a filter had before a change.
-#[derive(Debug)]
 enum Before {
-    /// The number of its layers. An addition to a filter without window and exceptions changes nothing else but its
-    /// items, which [`added`] counts.
+    /// The number of its layers. Such an addition changes nothing else but its items, which [`added`] counts.
     Layers(usize),
-    /// Its account, and [`Figure::ItemsAdded`]: items that are reported to [`added`] are not counted twice.
+    /// Its account, and [`Figure::ItemsAdded`], because [`added`] counts the items that it is told of.
     All { account: Account, added: u64 },
 }
 
@@ -199,7 +187,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         Figure::Filters.subtract(1);
         Figure::Windows.subtract(self.window().is_some().into());
-        Figure::NotClassic.subtract((!is_classic(&self.0)).into());
+        Figure::NotClassic.subtract((self.layout() != Layout::Classic).into());
         count(self.account(), NOTHING);
     }
 }
@@ -220,7 +208,6 @@ pub fn hide_until_loaded(filter: &Counted) {
     }
 }
 
-/// The account of no filter.
 const NOTHING: Account = Account {
     layers: 0,
     bytes: 0,
@@ -240,12 +227,6 @@ fn count(before: Account, after: Account) {
     }
 }
 
-/// Whether the filter has RedisBloom's layout.
-fn is_classic(filter: &Filter) -> bool {
-    filter.layout() == Layout::Classic
-}
-
-/// Whether any filter exists in another layout than RedisBloom's.
 pub fn has_other_layouts_than_classic() -> bool {
     Figure::NotClassic.value() > 0
 }
@@ -274,14 +255,11 @@ pub fn loaded(filter: &Filter) {
     }
 }
 
-/// Counts a file, a payload, a header or a copy that did not become a filter, for lack of memory or because the data
-/// is bad.
+/// Counts what did not become a filter, for lack of memory or because the data is bad.
 pub fn not_loaded(error: &DecodeError) {
     match error {
         DecodeError::OutOfMemory { .. } => Figure::RefusedCreations.add(1),
-        DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => {
-            Figure::FailedLoads.add(1)
-        }
+        _ => Figure::FailedLoads.add(1),
     }
 }
 
@@ -294,42 +272,31 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
         return Err("the server takes no section for INFO".to_owned());
     }
     // Servers before 7.0 have no asynchronous loads, and refuse.
-    subscribe(ctx, raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, on_async_load);
-    if subscribe(ctx, raw::REDISMODULE_EVENT_LOADING, on_loading) {
-        Ok(())
-    } else {
-        Err("the server does not tell of its loads".to_owned())
-    }
+    subscribe(ctx, raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, Some(on_async_load));
+    let is_told = subscribe(ctx, raw::REDISMODULE_EVENT_LOADING, Some(on_loading));
+    is_told
+        .then_some(())
+        .ok_or_else(|| "the server does not tell of its loads".to_owned())
 }
 
-/// A listener to an event of the server.
-type Listener = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
-
 /// Subscribes to an event; false if the server does not have it.
-fn subscribe(ctx: Ctx<'_>, id: u64, listener: Listener) -> bool {
+fn subscribe(ctx: Ctx<'_>, id: u64, listener: raw::RedisModuleEventCallback) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the context is that of the module's loading; the server copies the event.
-    let status = unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.raw(),
-            event,
-            Some(listener)
-        ))
-    };
+    let status = unsafe { call!(RedisModule_SubscribeToServerEvent(ctx.raw(), event, listener)) };
     status == raw::REDISMODULE_OK as c_int
 }
 
-/// Writes the section. The server calls it for INFO, and for its crash report.
+/// Writes the section, for INFO and for a crash report.
 unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
     guarded("telling the module's figures", || {
-        // SAFETY: the server lends `info` for the time of this callback. Without a name the section
-        // has the module's.
+        // SAFETY: the server lends `info` for the time of this callback. Without a name the section has the module's.
         if unsafe { call!(RedisModule_InfoAddSection(info, std::ptr::null())) }
             != raw::REDISMODULE_OK as c_int
         {
             return;
         }
-        // SAFETY: the server lends `info` for the time of this callback, and copies the text.
+        // SAFETY: as above; the server copies the text.
         unsafe {
             call!(RedisModule_InfoAddFieldCString(
                 info,
@@ -356,7 +323,7 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
             (c"failed_loads", Figure::FailedLoads.value()),
         ];
         for (name, value) in lines {
-            // SAFETY: the server lends `info` for the time of this callback, and copies the name, with the module's before it.
+            // SAFETY: as above; the server puts the module's name before the copied one.
             unsafe { call!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value)) };
         }
     });

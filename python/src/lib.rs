@@ -1,8 +1,8 @@
 //! The native half of the Python package `libbloom`: the class `Filter`, and its errors.
 //!
-//! A filter is behind a lock, so that threads can share it. Bulk calls read items with the interpreter's lock held, in
-//! chunks of [`CHUNK`] and more, and let go of it while they hash and probe. No code of Python's runs, and no file is
-//! waited for, under the filter's lock: a save writes the filter as it was, and who changes it meanwhile copies it first.
+//! A filter is behind a lock, so that threads can share it. Bulk calls read items in chunks with the interpreter's
+//! lock held, and let go of it while they hash and probe. No code of Python's runs, and no file is waited for, under
+//! the filter's lock: a save writes the filter as it was, and who changes it meanwhile copies it first.
 
 use std::fmt::Display;
 use std::io::{self, BufReader, Read, Write};
@@ -23,9 +23,7 @@ use pyo3::exceptions::{
 };
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType,
-};
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
 /// Items that are read before the interpreter's lock is let go: few enough to be in a near cache when they are hashed.
 const CHUNK: usize = 2048;
@@ -34,10 +32,8 @@ const CHUNK_OF_THREADS: usize = 1 << 17;
 /// Items that a thread takes of them at a time.
 const PART: usize = 4096;
 
-/// More than the address space of any machine.
 const MOST_BYTES: u64 = 1 << 60;
 
-/// Bytes that are read from a file at once.
 const BUFFER: usize = 1 << 20;
 
 mod patient;
@@ -69,16 +65,21 @@ mod errors {
 use errors::{FormatError, FullError, SeedError};
 
 fn of_error(error: Error) -> PyErr {
+    let text = error.to_string();
     match error {
-        Error::Full { .. } | Error::TooManyLayers { .. } => FullError::new_err(error.to_string()),
-        Error::OverLimit { .. } | Error::OutOfMemory { .. } => PyMemoryError::new_err(error.to_string()),
+        Error::Full { .. } | Error::TooManyLayers { .. } => FullError::new_err(text),
+        Error::OverLimit { .. } | Error::OutOfMemory { .. } => PyMemoryError::new_err(text),
     }
+}
+
+fn bad(why: impl Display) -> PyErr {
+    PyValueError::new_err(why.to_string())
 }
 
 fn of_build_error(error: BuildError) -> PyErr {
     match error {
         BuildError::Filter(error) => of_error(error),
-        error => PyValueError::new_err(error.to_string()),
+        error => bad(error),
     }
 }
 
@@ -87,22 +88,18 @@ fn of_set_error(error: SetError) -> PyErr {
         SetError::Source {
             why: Mismatch::Seed, ..
         } => SeedError::new_err("the filters have different seeds"),
-        SetError::Source { why, .. } => {
-            PyValueError::new_err(format!("the other filter does not fit: {why}"))
-        }
+        SetError::Source { why, .. } => bad(format_args!("the other filter does not fit: {why}")),
         SetError::Memory(error) => of_error(error),
-        error => PyValueError::new_err(error.to_string()),
+        error => bad(error),
     }
 }
 
 fn of_except_error(error: ExceptError) -> PyErr {
     match error {
         ExceptError::Memory(error) => of_error(error),
-        ExceptError::Foreign => {
-            PyValueError::new_err("filters of another module's layout have no exceptions")
-        }
-        ExceptError::Window => PyValueError::new_err("a filter with a window has no exceptions"),
-        ExceptError::TooMany { exceptions } => PyValueError::new_err(format!(
+        ExceptError::Foreign => bad("filters of another module's layout have no exceptions"),
+        ExceptError::Window => bad("a filter with a window has no exceptions"),
+        ExceptError::TooMany { exceptions } => bad(format_args!(
             "the filter has {exceptions} exceptions, and can have no more"
         )),
     }
@@ -121,13 +118,10 @@ fn of_file_error(error: FileError, path: Option<&Path>) -> PyErr {
 
 /// The text of an error, with the name of the file if there is one.
 fn named(error: &impl Display, path: Option<&Path>) -> String {
-    path.map_or_else(
-        || error.to_string(),
-        |path| format!("{}: {error}", path.display()),
-    )
+    let path = path.map_or_else(String::new, |path| format!("{}: ", path.display()));
+    format!("{path}{error}")
 }
 
-/// An error of the system, with the name of the file.
 fn of_io_error(error: io::Error, path: &Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
         return PyErr::from(error);
@@ -166,15 +160,11 @@ fn as_it_is<'py>(item: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(item)
 }
 
-/// Passes the bytes of an item to `take`.
 fn with_item<T>(item: &Bound<'_, PyAny>, take: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
     if let Some(bytes) = lasting(item)? {
         return take(bytes);
     }
-    match lasting(&as_it_is(item.clone())?)? {
-        Some(bytes) => take(bytes),
-        None => Err(no_item(item)),
-    }
+    take(lasting(&as_it_is(item.clone())?)?.ok_or_else(|| no_item(item))?)
 }
 
 fn no_item(item: &Bound<'_, PyAny>) -> PyErr {
@@ -223,7 +213,7 @@ impl Read for FileObject {
                 );
             };
             let bytes = bytes.as_bytes();
-            let more = || PyValueError::new_err("read() of the file gave more bytes than were asked for");
+            let more = || bad("read() of the file gave more bytes than were asked for");
             let room = buffer.get_mut(..bytes.len()).ok_or_else(more)?;
             room.copy_from_slice(bytes);
             Ok(bytes.len())
@@ -239,7 +229,7 @@ impl Write for FileObject {
             let written: Option<usize> = written.extract(py)?;
             match written.unwrap_or(bytes.len()) {
                 count if count <= bytes.len() => Ok(count),
-                _ => Err(PyValueError::new_err("write() of the file took more bytes than there were").into()),
+                _ => Err(bad("write() of the file took more bytes than there were").into()),
             }
         })
     }
@@ -279,19 +269,18 @@ fn milliseconds(now: Option<f64>) -> PyResult<u64> {
             .unwrap_or_default()
             .as_millis() as u64),
         Some(seconds) if (0.0..4e15).contains(&seconds) => Ok((seconds * 1000.0) as u64),
-        Some(_) => Err(PyValueError::new_err("now must be seconds of the Unix clock")),
+        Some(_) => Err(bad("now must be seconds of the Unix clock")),
     }
 }
 
-/// A Python number, also 1e6, or None. A number that is negative, too large or not whole raises ValueError, as any
-/// other bad value does.
+/// A Python number, also 1e6, or None. One that is negative, too large or not whole raises ValueError.
 fn number<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     let whole = if let Some(is_whole) = value.getattr_opt("is_integer")? {
         if !is_whole.call0()?.is_truthy()? {
-            return Err(PyValueError::new_err(format!("{value} is no whole number")));
+            return Err(bad(format!("{value} is no whole number")));
         }
         &value.call_method0("__int__")?
     } else {
@@ -299,7 +288,7 @@ where
     };
     whole.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
-            PyValueError::new_err(format!("{value} is out of range"))
+            bad(format!("{value} is out of range"))
         } else {
             error
         }
@@ -312,10 +301,9 @@ struct Items<'py>(Source<'py>, usize);
 enum Source<'py> {
     /// Items of an iterable, and the error with which it ended.
     Each(Bound<'py, PyIterator>, Option<PyErr>),
-    /// Items of a list. Other threads may change it while the interpreter's lock is released.
+    /// Items of a list, which other threads may change meanwhile.
     List(Bound<'py, PyList>),
-    /// Items of a numpy array, each of `width` bytes. Items of numpy's type S end before the zeros at their
-    /// end.
+    /// Items of a numpy array, each of `width` bytes. Those of numpy's type S end before the zeros at their end.
     Array {
         array: Bound<'py, PyAny>,
         width: usize,
@@ -361,7 +349,7 @@ impl<'py> Items<'py> {
         matches!(self.0, Source::Array { .. })
     }
 
-    /// The next chunk of at most `most` items, if there is one.
+    /// The next chunk of at most `most` items.
     fn next(&mut self, most: usize) -> PyResult<Option<Chunk<'py>>> {
         let Self(source, read) = self;
         match source {
@@ -386,11 +374,8 @@ impl<'py> Items<'py> {
                 }
                 let begin = *read;
                 *read += chunk.len();
-                Ok(if chunk.is_empty() {
-                    None
-                } else {
-                    Some(Chunk::Each(PyTuple::new(py, chunk)?, begin))
-                })
+                let chunk = PyTuple::new(py, chunk)?;
+                Ok((!chunk.is_empty()).then_some(Chunk::Each(chunk, begin)))
             }
             Source::List(list) => {
                 let begin = *read;
@@ -465,16 +450,15 @@ fn slices_of<'a, 'py: 'a>(
 ) -> (Vec<&'a [u8]>, Option<PyErr>) {
     let mut slices = Vec::with_capacity(items.size_hint().0);
     for item in items {
-        match lasting(item) {
-            Ok(Some(bytes)) => slices.push(bytes),
-            Ok(None) => return (slices, Some(no_item(item))),
+        match lasting(item).and_then(|bytes| bytes.ok_or_else(|| no_item(item))) {
+            Ok(bytes) => slices.push(bytes),
             Err(raised) => return (slices, Some(raised)),
         }
     }
     (slices, None)
 }
 
-/// A fixed string without the zeros at its end, as numpy gives it.
+/// A fixed string as numpy gives it.
 fn without_zeros(item: &[u8]) -> &[u8] {
     let last = item.iter().rposition(|&byte| byte != 0);
     &item[..last.map_or(0, |last| last + 1)]
@@ -502,9 +486,7 @@ fn without_zeros(item: &[u8]) -> &[u8] {
 /// slices: the window forgets in so many steps (2 to 64; default 8).
 /// refresh: an item that is added again to a window is remembered for a whole window from then on.
 #[pyclass(frozen, module = "libbloom", name = "Filter")]
-struct Filter {
-    filter: RwLock<Held>,
-}
+struct Filter(RwLock<Held>);
 
 /// A filter, shared with the saves that are under way.
 #[derive(Clone)]
@@ -529,7 +511,7 @@ impl Deref for Held {
 fn changed(filter: &mut Held) -> PyResult<&mut libbloom::Filter> {
     let Held::Own(filter) = filter else {
         let why = "the filter is in a file that was opened, and cannot be changed: its copy() can";
-        return Err(PyValueError::new_err(why));
+        return Err(bad(why));
     };
     if Arc::strong_count(filter) > 1 {
         *filter = Arc::new(filter.try_clone().map_err(of_error)?);
@@ -539,9 +521,7 @@ fn changed(filter: &mut Held) -> PyResult<&mut libbloom::Filter> {
 
 impl Filter {
     fn of(filter: libbloom::Filter) -> Self {
-        Self {
-            filter: RwLock::new(Held::Own(Arc::new(filter))),
-        }
+        Self(RwLock::new(Held::Own(Arc::new(filter))))
     }
 
     /// The filter as it is now, whatever is added later. No thread holds the locks of two filters.
@@ -552,30 +532,28 @@ impl Filter {
     /// Locks the filter for reading. A thread that waits for the lock releases the interpreter's.
     fn read(&self, py: Python<'_>) -> RwLockReadGuard<'_, Held> {
         loop {
-            match self.filter.try_read() {
+            match self.0.try_read() {
                 Ok(filter) => return filter,
                 Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => py.detach(|| drop(self.filter.read())),
+                Err(TryLockError::WouldBlock) => py.detach(|| drop(self.0.read())),
             }
         }
     }
 
-    /// Locks the filter for a change. A thread that waits for the lock releases the interpreter's.
+    /// Locks the filter for a change, as [`Self::read`] does.
     fn write(&self, py: Python<'_>) -> RwLockWriteGuard<'_, Held> {
         loop {
-            match self.filter.try_write() {
+            match self.0.try_write() {
                 Ok(filter) => return filter,
                 Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => py.detach(|| drop(self.filter.write())),
+                Err(TryLockError::WouldBlock) => py.detach(|| drop(self.0.write())),
             }
         }
     }
-}
 
-impl Filter {
     /// Adds a chunk of items, and counts those that were new. The interpreter's lock is not needed.
     fn insert_chunk<'a>(&self, items: impl Iterator<Item = &'a [u8]>, now: Option<f64>) -> PyResult<u64> {
-        let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
+        let mut filter = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let filter = changed(&mut filter)?;
         let now = time_to_add(filter, now)?;
         let mut new = 0;
@@ -585,7 +563,7 @@ impl Filter {
 
     /// Adds the lines of a block, and copies those that were new, each with its end. Also counts them.
     fn insert_lines(&self, block: &[u8], end: u8) -> PyResult<(u64, Vec<u8>)> {
-        let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
+        let mut filter = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let filter = changed(&mut filter)?;
         let now = time(filter, None)?;
         // The last line may lack its end.
@@ -658,7 +636,7 @@ fn lines(block: &[u8], end: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// An empty list with room for `count` values. Without memory for it, an error that Python can catch.
+/// An empty list with room for `count` values, or an error that Python can catch.
 fn room_for<T>(count: usize) -> PyResult<Vec<T>> {
     let mut list = Vec::new();
     let reserved = list.try_reserve_exact(count);
@@ -695,7 +673,6 @@ impl Packed {
     }
 }
 
-/// The builder for these options.
 fn builder(
     capacity: u64,
     error_rate: f64,
@@ -705,7 +682,7 @@ fn builder(
 ) -> PyResult<libbloom::Builder> {
     let mut builder = libbloom::Filter::builder(capacity, error_rate);
     let stored = Layout::ALL.iter().find(|stored| stored.name() == layout);
-    let unknown = || PyValueError::new_err("layout must be 'blocked', 'classic' or 'valkey'");
+    let unknown = || bad("layout must be 'blocked', 'classic' or 'valkey'");
     builder = builder.layout(*stored.ok_or_else(unknown)?);
     if fixed {
         builder = builder.fixed();
@@ -775,8 +752,7 @@ fn capacity_for(
     builder.capacity_for(bytes).map_err(of_build_error)
 }
 
-/// Appends to `answers` whether each of `items` is in the filter. The work is divided among `threads`, or as many as the
-/// system starts.
+/// Appends to `answers` whether each of `items` is in the filter, with up to `threads` threads.
 fn ask(
     filter: &libbloom::Filter,
     items: &[&[u8]],
@@ -810,11 +786,10 @@ fn ask(
         let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
         let started: Vec<_> = (0..helpers).map_while(start).collect();
         work();
-        let ended: Vec<_> = started.into_iter().map(|thread| thread.join()).collect();
-        ended
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|_| ended_early())
+        // All of them are waited for, whichever failed.
+        let ended = started.into_iter().map(|thread| thread.join());
+        let failed = ended.filter(Result::is_err).count();
+        if failed == 0 { Ok(()) } else { Err(ended_early()) }
     })
 }
 
@@ -827,7 +802,6 @@ fn copied<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     Ok(copy?.cast_into()?)
 }
 
-/// Answers as a list of bool.
 fn list_of<'py>(py: Python<'py>, answers: &[bool]) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::new(py, [false])?.as_sequence().repeat(answers.len())?;
     let list = list.cast_into::<PyList>()?;
@@ -897,7 +871,7 @@ impl Filter {
         now: Option<f64>,
     ) -> PyResult<u64> {
         if threads == 0 {
-            return Err(PyValueError::new_err("threads must be 1 or more"));
+            return Err(bad("threads must be 1 or more"));
         }
         let mut items = Items::of(items)?;
         if threads > 1
@@ -923,7 +897,7 @@ impl Filter {
         now: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if threads == 0 {
-            return Err(PyValueError::new_err("threads must be 1 or more"));
+            return Err(bad("threads must be 1 or more"));
         }
         let mut items = Items::of(items)?;
         let most = if threads > 1 { CHUNK_OF_THREADS } else { CHUNK };
@@ -931,26 +905,18 @@ impl Filter {
         while let Some(chunk) = items.next(most)? {
             chunk.with_slices(|items| {
                 py.detach(|| {
-                    let filter = self.filter.read().unwrap_or_else(PoisonError::into_inner);
+                    let filter = self.0.read().unwrap_or_else(PoisonError::into_inner);
                     ask(&filter, items, time(&filter, now)?, threads, &mut all)
                 })
             })?;
         }
         if items.is_array() {
-            let options = PyDict::new(py);
-            options.set_item("dtype", "bool")?;
             let bytes = PyByteArray::new_with(py, all.len(), |bytes| {
-                let answers = all.iter().map(|&found| u8::from(found));
-                bytes
-                    .iter_mut()
-                    .zip(answers)
-                    .for_each(|(byte, answer)| *byte = answer);
+                let answers = bytes.iter_mut().zip(&all);
+                answers.for_each(|(byte, &found)| *byte = found.into());
                 Ok(())
             });
-            let bytes = (bytes?,);
-            return py
-                .import("numpy")?
-                .call_method("frombuffer", bytes, Some(&options));
+            return py.import("numpy")?.call_method1("frombuffer", (bytes?, "bool"));
         }
         Ok(list_of(py, &all)?.into_any())
     }
@@ -1009,7 +975,7 @@ impl Filter {
         let shrunk = py.detach(|| PyResult::Ok(changed(filter)?.shrink_to(capacity.unwrap_or(0))));
         shrunk?.map_err(|error| match error {
             ShrinkError::Memory(error) => of_error(error),
-            error => PyValueError::new_err(error.to_string()),
+            error => bad(error),
         })
     }
 
@@ -1018,8 +984,7 @@ impl Filter {
     /// the filter's, its `error_rate` becomes that much, unless one is given.
     #[pyo3(signature = (*others, error_rate=None))]
     fn merge(&self, py: Python<'_>, others: Vec<Bound<'_, Self>>, error_rate: Option<f64>) -> PyResult<bool> {
-        let rate = error_rate.map(ErrorRate::new).transpose();
-        let rate = rate.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let rate = error_rate.map(ErrorRate::new).transpose().map_err(bad)?;
         let mut has_changed = false;
         for other in others {
             if std::ptr::eq(other.get(), self) {
@@ -1187,10 +1152,9 @@ impl Filter {
         }
         let path = path_of(path)?;
         let file = BufReader::with_capacity(BUFFER, patient::opened_to_read(py, &path)?);
-        match py.detach(|| libbloom::Filter::read_from(file, most)) {
-            Ok(filter) => Ok(Self::of(filter)),
-            Err(error) => Err(of_file_error(error, Some(&path))),
-        }
+        let read = py.detach(|| libbloom::Filter::read_from(file, most));
+        read.map(Self::of)
+            .map_err(|error| of_file_error(error, Some(&path)))
     }
 
     /// Maps a file that `save` wrote. The filter answers at once, and processes that open a file share its memory. It
@@ -1199,12 +1163,9 @@ impl Filter {
     #[classmethod]
     fn open(_class: &Bound<'_, PyType>, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Self> {
         let path = path_of(path)?;
-        match py.detach(|| libbloom::Filter::open(&path)) {
-            Ok(filter) => Ok(Self {
-                filter: RwLock::new(Held::Mapped(Arc::new(filter))),
-            }),
-            Err(error) => Err(of_file_error(error, Some(&path))),
-        }
+        let opened = py.detach(|| libbloom::Filter::open(&path));
+        let filter = opened.map_err(|error| of_file_error(error, Some(&path)))?;
+        Ok(Self(RwLock::new(Held::Mapped(Arc::new(filter)))))
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

@@ -51,7 +51,6 @@ fn opened<'py>(
 }
 
 impl Patient {
-    /// Writes to a file that is open.
     pub fn over(file: &File) -> io::Result<Self> {
         file.try_clone().map(Self)
     }
@@ -94,7 +93,6 @@ impl Write for Patient {
         self.until_done("POLLOUT", |mut file| file.write(bytes))
     }
 
-    /// There is nothing to flush.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -14,10 +14,7 @@ use super::copied;
 /// The first 8 bytes of an item's BLAKE2b-512, as a big-endian number.
 fn hash(item: &[u8]) -> u64 {
     let digest = Blake2b512::digest(item);
-    digest
-        .iter()
-        .take(8)
-        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+    digest.first_chunk().map_or(0, |&first| u64::from_be_bytes(first))
 }
 
 /// How items are packed, as the words of BF.ADDPACKED say it.
@@ -53,7 +50,6 @@ fn divided(items: Packed<'_>, shards: u32) -> (Vec<Share>, Vec<u32>) {
     (shares, places)
 }
 
-/// A shard, the number of its items, and the packed items.
 type Shared<'py> = (usize, usize, Bound<'py, PyBytes>);
 
 /// Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items, and

@@ -1,13 +1,12 @@
 //! The parts that RDB files and DUMP payloads consist of, as they are read: integers, lengths, strings, and the values
 //! of a module.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use libbloom::DecodeError;
 use libbloom::codec::stream::{Array, Source};
 
-use super::RdbError;
-use super::checksum::Checksum;
+use super::{CRC64, Checksum, RdbError};
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 16;
@@ -46,11 +45,9 @@ impl Stored {
     /// The number of stored bytes.
     fn stored_bytes(&self) -> u64 {
         match self {
-            Self::Plain(bytes)
-            | Self::Lzf {
-                compressed: bytes, ..
-            } => *bytes,
+            Self::Plain(bytes) => *bytes,
             Self::Number(bytes) => *bytes as u64,
+            Self::Lzf { compressed, .. } => *compressed,
         }
     }
 
@@ -65,14 +62,13 @@ impl Stored {
 
 impl<R: Read> Input<R> {
     pub fn new(reader: R) -> Self {
-        let checksum = Checksum::default();
+        let checksum = CRC64.digest();
         Self { reader, checksum }
     }
 
-    /// Fills `bytes`.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), RdbError> {
         self.reader.read_exact(bytes)?;
-        self.checksum.add(bytes);
+        self.checksum.update(bytes);
         Ok(())
     }
 
@@ -86,7 +82,6 @@ impl<R: Read> Input<R> {
         Ok(self.bytes::<1>()?[0])
     }
 
-    /// Skips `count` bytes.
     pub fn skip(&mut self, count: u64) -> Result<(), RdbError> {
         let mut piece = [0; 4096];
         let mut left = count;
@@ -100,14 +95,9 @@ impl<R: Read> Input<R> {
 
     /// The next byte; `None` if the input ends here.
     pub fn next_byte(&mut self) -> Result<Option<u8>, RdbError> {
-        let mut byte = [0];
-        loop {
-            match self.reader.read(&mut byte) {
-                Ok(count) => return Ok((count > 0).then_some(byte[0])),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let mut byte = Vec::new();
+        self.reader.by_ref().take(1).read_to_end(&mut byte)?;
+        Ok(byte.pop())
     }
 
     /// Reads a length, or any unsigned integer: the server stores both in the same way.
@@ -141,13 +131,8 @@ impl<R: Read> Input<R> {
     }
 
     pub fn skip_string(&mut self) -> Result<(), RdbError> {
-        match self.stored()? {
-            Stored::Number(bytes) => self.skip(bytes as u64),
-            Stored::Plain(bytes)
-            | Stored::Lzf {
-                compressed: bytes, ..
-            } => self.skip(bytes),
-        }
+        let stored = self.stored()?;
+        self.skip(stored.stored_bytes())
     }
 
     /// Reads the name of a key, which may have at most `most` bytes.
@@ -188,7 +173,13 @@ impl<R: Read> Input<R> {
                     return Err(BAD_LZF);
                 }
                 let compressed = self.filled(compressed)?;
-                decompressed(compressed.bytes(), length)
+                let length = usize::try_from(length).map_err(|_| BAD_LZF)?;
+                let mut bytes = Vec::new();
+                reserve(&mut bytes, length)?;
+                #[expect(clippy::disallowed_methods, reason = "it has the room")]
+                bytes.resize(length, 0);
+                decompress(compressed.bytes(), &mut bytes).ok_or(BAD_LZF)?;
+                Ok(Array::Bytes(bytes.into_boxed_slice()))
             }
         }
     }
@@ -226,7 +217,6 @@ impl<R: Read> Input<R> {
         Ok(units.into_boxed_slice())
     }
 
-    /// Skips the rest of a module's value.
     pub fn skip_values(&mut self) -> Result<(), RdbError> {
         loop {
             match self.length()? {
@@ -339,21 +329,9 @@ fn no_memory(bytes: u64) -> RdbError {
     RdbError::Filter(DecodeError::OutOfMemory { bytes })
 }
 
-/// Makes room for `more` values.
 fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), RdbError> {
     let bytes = (more as u64).saturating_mul(size_of::<T>() as u64);
     list.try_reserve_exact(more).map_err(|_| no_memory(bytes))
-}
-
-/// Decompresses `from` into `length` bytes. The caller has checked that it can stand for this many.
-fn decompressed(from: &[u8], length: u64) -> Result<Array, RdbError> {
-    let length = usize::try_from(length).map_err(|_| BAD_LZF)?;
-    let mut bytes = Vec::new();
-    reserve(&mut bytes, length)?;
-    #[expect(clippy::disallowed_methods, reason = "it has the room")]
-    bytes.resize(length, 0);
-    decompress(from, &mut bytes).ok_or(BAD_LZF)?;
-    Ok(Array::Bytes(bytes.into_boxed_slice()))
 }
 
 /// Decompresses `from` into `to`; `None` unless it stands for exactly as many bytes. The crate for LZF is deprecated, and

@@ -32,7 +32,6 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
-mod checksum;
 mod input;
 mod output;
 mod skip;
@@ -40,12 +39,17 @@ mod skip;
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 
+use crc::{CRC_64_REDIS, Crc, Digest, Table};
 use libbloom::chain::at_most;
 use libbloom::codec;
 use libbloom::{DecodeError, Filter, Time};
 
 use input::{Input, Values};
 use output::Output;
+
+/// The checksum of RDB files and payloads.
+type Checksum = Digest<'static, u64, Table<16>>;
+static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
 /// The version that is written, which every server since Redis 5 reads.
 const WRITTEN: u16 = 9;
@@ -55,7 +59,6 @@ const WITH_CHECKSUM: u16 = 5;
 const NEWEST_REDIS: u16 = 14;
 /// The versions of Valkey that are read. Below them its files are Redis's.
 const VALKEY: std::ops::RangeInclusive<u16> = 80..=81;
-/// The type of a module's value.
 const MODULE: u8 = 7;
 /// RedisBloom's type, and this project's.
 const CLASSIC_TYPE: u64 = type_id(b"MBbloom--");
@@ -252,7 +255,6 @@ impl<R, W> Filters<R, W> {
     }
 }
 
-/// Where the walk over a file is.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Start,
@@ -386,25 +388,18 @@ fn magic<R: Read>(input: &mut Input<R>) -> Result<(u16, Dialect), RdbError> {
         Dialect::Redis => (1..=NEWEST_REDIS).contains(&version),
         Dialect::Valkey => VALKEY.contains(&version),
     };
-    if is_known {
-        Ok((version, dialect))
-    } else {
-        Err(RdbError::Version(version))
-    }
+    let known = is_known.then_some((version, dialect));
+    known.ok_or(RdbError::Version(version))
 }
 
 /// Reads the checksum, and compares it with that of what was read before, and with what may stand in its place.
 fn check<R: Read>(input: &mut Input<R>, in_its_place: Option<u64>) -> Result<(), RdbError> {
-    let computed = input.checksum.value();
+    let computed = input.checksum.clone().finalize();
     let stored = u64::from_le_bytes(input.bytes()?);
-    if stored == computed || Some(stored) == in_its_place {
-        Ok(())
-    } else {
-        Err(RdbError::Checksum)
-    }
+    let is_right = stored == computed || Some(stored) == in_its_place;
+    is_right.then_some(()).ok_or(RdbError::Checksum)
 }
 
-/// Whether a value of the module's type `id` is a filter.
 fn is_filter(id: u64) -> bool {
     matches!(id & !ENCODING_BITS, CLASSIC_TYPE | VALKEY_TYPE)
 }
@@ -417,20 +412,20 @@ fn filter<R: Read>(
 ) -> Result<Result<Filter, DecodeError>, RdbError> {
     let version = (id & ENCODING_BITS) as i32;
     let allowance = &at_most(most);
-    Values::read(input, most, |values| {
+    let filter = Values::read(input, most, |values| {
         if id & !ENCODING_BITS == VALKEY_TYPE {
             codec::valkey::load(values, version, allowance).map(Filter::from)
         } else {
             codec::load(values, version, allowance)
         }
-    })
-    .map(|filter| {
-        // A server saves a filter of which not all chunks were loaded, and must load it; it would deny items here.
+    })?;
+    // A server saves a filter of which not all chunks were loaded, and must load it; it would deny items here.
+    Ok(
         filter.and_then(|filter| match codec::chunks::has_bits_of_items(&filter) {
             true => Ok(filter),
             false => Err(DecodeError::Field("set bits: fewer than items")),
-        })
-    })
+        }),
+    )
 }
 
 /// A time as a server stores it. What was before 1970 has long expired.
@@ -569,12 +564,8 @@ impl<W: Write> Writer<W> {
 /// # Errors
 /// [`RdbError`] for anything but a whole payload of a filter.
 pub fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
-    let (value, version) = payload
-        .len()
-        .checked_sub(10)
-        .map(|end| payload.split_at(end))
-        .ok_or(RdbError::Magic)?;
-    let version = u16::from_le_bytes([version[0], version[1]]);
+    let (value, end) = payload.split_last_chunk::<10>().ok_or(RdbError::Magic)?;
+    let version = u16::from_le_bytes([end[0], end[1]]);
     if !(1..=NEWEST_REDIS).contains(&version) && !VALKEY.contains(&version) {
         return Err(RdbError::Version(version));
     }

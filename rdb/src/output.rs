@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use libbloom::Filter;
 use libbloom::codec::{self, stream::Sink};
 
-use super::checksum::Checksum;
-use super::{MODULE, type_of};
+use super::{CRC64, Checksum, MODULE, type_of};
 
 /// A writer that computes the checksum of what it writes.
 pub struct Output<W> {
@@ -21,19 +20,18 @@ impl<W: Write> Output<W> {
     pub fn new(writer: W) -> Self {
         Self {
             writer,
-            checksum: Checksum::default(),
+            checksum: CRC64.digest(),
             failed: None,
         }
     }
 
     pub fn put(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
-            self.checksum.add(bytes);
+            self.checksum.update(bytes);
             self.failed = self.writer.write_all(bytes).err();
         }
     }
 
-    /// The first error of a write, if there was one.
     pub fn result(&mut self) -> io::Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -43,16 +41,14 @@ impl<W: Write> Output<W> {
         match length {
             0..0x40 => self.put(&[length as u8]),
             0x40..0x4000 => self.put(&(0x4000 | length as u16).to_be_bytes()),
-            _ => match u32::try_from(length) {
-                Ok(length) => {
-                    self.put(&[0x80]);
-                    self.put(&length.to_be_bytes());
-                }
-                Err(_) => {
-                    self.put(&[0x81]);
-                    self.put(&length.to_be_bytes());
-                }
-            },
+            0x4000..0x1_0000_0000 => {
+                self.put(&[0x80]);
+                self.put(&(length as u32).to_be_bytes());
+            }
+            _ => {
+                self.put(&[0x81]);
+                self.put(&length.to_be_bytes());
+            }
         }
     }
 
@@ -61,9 +57,8 @@ impl<W: Write> Output<W> {
         self.put(bytes);
     }
 
-    /// Writes the checksum of everything that was written.
     pub fn put_checksum(&mut self) {
-        self.put(&self.checksum.value().to_le_bytes());
+        self.put(&self.checksum.clone().finalize().to_le_bytes());
     }
 
     /// Writes a filter: its type and its value. In a file, the key comes between the two.

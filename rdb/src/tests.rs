@@ -12,7 +12,6 @@ use libbloom::codec::stream::Sink as _;
 use libbloom::{Builder, Layout};
 
 use super::*;
-use checksum::Checksum;
 use libbloom::UNLIMITED;
 use libbloom::codec::chunks;
 
@@ -104,9 +103,7 @@ fn stored(filter: &Filter) -> MemoryStream {
 
 /// What a file or a payload ends with, for `bytes`.
 fn checksum(bytes: &[u8]) -> [u8; 8] {
-    let mut sum = Checksum::default();
-    sum.add(bytes);
-    sum.value().to_le_bytes()
+    CRC64.checksum(bytes).to_le_bytes()
 }
 
 /// A file of Redis of that version with these sections, and a filter behind them.

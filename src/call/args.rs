@@ -51,69 +51,59 @@ pub struct Cursor<'a, A> {
 }
 
 impl<'a, A: Argument<'a>> Cursor<'a, A> {
-    /// Starts at the first of `arguments`.
-    pub fn new(arguments: &'a [A]) -> Self {
+    pub(crate) fn new(arguments: &'a [A]) -> Self {
         Self { rest: arguments }
     }
 
-    /// The arguments that were not read yet.
-    pub fn rest(&self) -> &'a [A] {
+    pub(crate) fn rest(&self) -> &'a [A] {
         self.rest
     }
 
-    /// The next argument, if there is one.
-    pub fn take_if_any(&mut self) -> Option<A> {
+    pub(crate) fn take_if_any(&mut self) -> Option<A> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
     }
 
-    /// The next argument.
-    pub fn take(&mut self) -> Result<A, CommandError> {
+    pub(crate) fn take(&mut self) -> Result<A, CommandError> {
         self.take_if_any().ok_or(CommandError::Arity)
     }
 
-    /// Takes the last of the arguments that were not read yet.
-    pub fn take_last(&mut self) -> Result<A, CommandError> {
+    pub(crate) fn take_last(&mut self) -> Result<A, CommandError> {
         let (last, rest) = self.rest.split_last().ok_or(CommandError::Arity)?;
         self.rest = rest;
         Ok(*last)
     }
 
     /// The next `count` arguments; `None` if there are fewer.
-    pub fn take_many(&mut self, count: usize) -> Option<&'a [A]> {
+    pub(crate) fn take_many(&mut self, count: usize) -> Option<&'a [A]> {
         let (many, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
         Some(many)
     }
 
     /// All remaining arguments.
-    pub fn at_least_one(self) -> Result<&'a [A], CommandError> {
-        if self.rest.is_empty() {
-            Err(CommandError::Arity)
-        } else {
-            Ok(self.rest)
-        }
+    pub(crate) fn at_least_one(self) -> Result<&'a [A], CommandError> {
+        let rest = Some(self.rest).filter(|rest| !rest.is_empty());
+        rest.ok_or(CommandError::Arity)
     }
 }
 
 /// The arguments of a command that has as many.
-pub fn exactly<A: Copy, const N: usize>(arguments: &[A]) -> Result<[A; N], CommandError> {
+pub(crate) fn exactly<A: Copy, const N: usize>(arguments: &[A]) -> Result<[A; N], CommandError> {
     arguments.try_into().map_err(|_| CommandError::Arity)
 }
 
 /// Sets an option's value.
-pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
-    if option.replace(value).is_some() {
-        Err(CommandError::Twice(name))
-    } else {
-        Ok(())
-    }
+pub(crate) fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
+    let earlier = option.replace(value);
+    earlier.map_or(Ok(()), |_| Err(CommandError::Twice(name)))
 }
 
 /// Sets an option that has no value.
-pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
-    if std::mem::replace(option, true) {
+pub(crate) fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
+    let was_set = std::mem::replace(option, true);
+    if was_set {
         Err(CommandError::Twice(name))
     } else {
         Ok(())
@@ -125,8 +115,7 @@ pub fn whole(bytes: &[u8]) -> Option<i64> {
     i64::try_from(number::whole(bytes)?).ok()
 }
 
-/// Parses a whole number.
-pub fn number<'a, T: TryFrom<i128> + Into<u64> + PartialOrd + Copy>(
+pub(crate) fn number<'a, T: TryFrom<i128> + Into<u64> + PartialOrd + Copy>(
     value: impl Argument<'a>,
     what: &'static str,
     range: RangeInclusive<T>,
@@ -141,8 +130,7 @@ pub fn number<'a, T: TryFrom<i128> + Into<u64> + PartialOrd + Copy>(
     })
 }
 
-/// Parses a capacity.
-pub fn capacity_of<'a>(value: impl Argument<'a>) -> Result<Capacity, CommandError> {
+pub(crate) fn capacity_of<'a>(value: impl Argument<'a>) -> Result<Capacity, CommandError> {
     let items = number(value, "capacity", 1..=Capacity::MAX)?;
     Capacity::new(items).map_err(|_| CommandError::Bad("capacity"))
 }
@@ -152,25 +140,22 @@ const LONGEST: usize = 15;
 
 /// A word in capitals, to be compared with those that a command knows.
 #[derive(Clone, Copy, Debug)]
-pub struct Capitals {
+pub(crate) struct Capitals {
     letters: [u8; LONGEST],
     /// 0 for a word that is longer than any that commands know.
     length: usize,
 }
 
 impl Capitals {
-    /// The capitals of `word`.
-    pub fn of(word: &[u8]) -> Self {
+    pub(crate) fn of(word: &[u8]) -> Self {
         let mut letters = [0; LONGEST];
         let length = if word.len() <= LONGEST { word.len() } else { 0 };
-        for (capital, letter) in letters.iter_mut().zip(&word[..length]) {
-            *capital = letter.to_ascii_uppercase();
-        }
+        letters[..length].copy_from_slice(&word[..length]);
+        letters.make_ascii_uppercase();
         Self { letters, length }
     }
 
-    /// The word in capitals.
-    pub fn word(&self) -> &[u8] {
+    pub(crate) fn word(&self) -> &[u8] {
         &self.letters[..self.length]
     }
 }

@@ -6,20 +6,20 @@ use crate::call::error::CommandError;
 use crate::number;
 
 pub(crate) const NUMKEYS: Parameter = Parameter::new(c"numkeys", Kind::Integer);
-pub(crate) const SOURCES: Parameter = Parameter::new(c"source", Kind::Keys(KeyUse::Read)).multiple();
+pub(crate) const SOURCES: Parameter = Parameter::new(c"source", Kind::Keys(KeyUse::READ)).multiple();
 
 /// The keys of a command that combines filters.
 #[derive(Clone, Copy, Debug)]
 pub struct Combination<'a, A> {
     /// The key for the result.
     pub destination: A,
-    /// The keys of the sources; one or more.
+    /// One or more.
     pub sources: &'a [A],
 }
 
 impl<'a, A: Argument<'a>> Combination<'a, A> {
     /// Reads `destination numkeys source [source ...]`, with which a command begins.
-    pub fn take(cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
+    pub(crate) fn take(cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
         let (destination, numkeys) = (cursor.take()?, cursor.take()?);
         let count = number::whole(numkeys.bytes()).ok_or(CommandError::Bad("numkeys"))?;
         if count <= 0 {

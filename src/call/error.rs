@@ -17,56 +17,41 @@ use libbloom::{Error, Layout};
 
 /// An error that a command replies.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "`Display` says what they mean")]
 pub enum CommandError {
     /// A text that is always the same.
     Text(&'static str),
     /// What is given is no number.
     Bad(&'static str),
-    /// What is given is out of its range.
     Range {
-        /// What it is.
         what: &'static str,
-        /// The smallest number.
         least: u64,
-        /// The largest number.
         most: u64,
     },
     /// Too few or too many arguments; the text is the server's.
     Arity,
     /// An option that only filters of certain layouts have.
     OnlyFor {
-        /// The option.
         option: &'static str,
-        /// The layouts.
         layouts: &'static str,
         /// The layout of the filter if it is not the command that says it, but the module's option.
         configured: Option<Layout>,
     },
-    /// Growing to VALIDATESCALETO would give the filter a capacity above what can be counted.
     GoalItems,
-    /// Growing to VALIDATESCALETO would need more than the most layers.
     GoalLayers,
-    /// An option that needs a value is the last word.
     NoValue(&'static str),
-    /// Two options that exclude each other.
     Exclusive(&'static str, &'static str),
-    /// An option for filters that grow, while the module's option for the expansion is 0.
     FixedByOption(&'static str),
-    /// An option for filters with a window, without WINDOW.
     NeedsWindow(&'static str),
     /// A word that is no option, escaped and shortened.
     Unknown(String),
-    /// An option that was given twice.
     Twice(&'static str),
     /// A time to expire is invalid in this command.
     ExpireTime(&'static CStr),
-    /// The data does not have the given form.
     Malformed(Malformed),
     /// The error at one of several packed items, and how many items came before it.
     After(Box<Self>, usize),
-    /// BF.LOAD: the data is no filter.
     BadData(DecodeError),
-    /// A client's filter has the most layers already.
     TooManyLayers,
     /// A source is missing: its key, escaped and shortened.
     NoSource(String),
@@ -76,26 +61,19 @@ pub enum CommandError {
         role: &'static str,
         /// The key of that filter, escaped and shortened.
         key: String,
-        /// The mismatch.
         why: Mismatch,
     },
     /// The layers of all sources together have too high an error rate.
     RateOfLayers {
-        /// The sum of their rates.
         sum: f64,
         /// An error rate for the result that would be high enough, if there is one.
         enough: Option<ErrorRate>,
     },
-    /// The filter has this many exceptions, and not enough room for the new ones.
     TooManyExceptions(u64),
-    /// Looking up so many items in so many layers would take too long.
     TooManyLookups(TooManyLookups),
-    /// The combined filters have too many exceptions for the number of their layers: querying every layer for each
-    /// would take too long.
+    /// Every layer would be asked for every exception of the combined filters.
     TooManyToAsk {
-        /// The number of exceptions in all combined filters.
         exceptions: u64,
-        /// The number of layers in all combined filters.
         layers: u64,
     },
 }
@@ -150,8 +128,7 @@ impl CommandError {
         "ERR the filter is full: a further layer would have an error rate of 0, or too large a capacity",
     );
 
-    /// The error for an unknown word.
-    pub fn unknown(word: &[u8]) -> Self {
+    pub(crate) fn unknown(word: &[u8]) -> Self {
         Self::Unknown(if word.is_empty() {
             "''".to_owned()
         } else {
@@ -160,17 +137,15 @@ impl CommandError {
     }
 
     /// The reply to a creation that failed.
-    pub fn of_creation(error: Error) -> Self {
+    pub(crate) fn of_creation(error: Error) -> Self {
         match error {
             Error::TooManyLayers { .. } => Self::TooManyLayers,
-            Error::Full { .. } | Error::OverLimit { .. } | Error::OutOfMemory { .. } => {
-                Self::NO_MEMORY_TO_CREATE
-            }
+            _ => Self::NO_MEMORY_TO_CREATE,
         }
     }
 
     /// The reply to an item that could not be added.
-    pub fn of_add(error: Error) -> Self {
+    pub(crate) fn of_add(error: Error) -> Self {
         match error {
             Error::Full { .. } => Self::FULL,
             Error::TooManyLayers { .. } => Self::TooManyLayers,
@@ -197,13 +172,13 @@ impl From<Unopened> for CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Text(text) => text,
-            Self::Arity => "ERR wrong number of arguments",
-            Self::Bad("window") => "ERR bad window: not a whole number of seconds",
-            Self::Bad(what) => return write!(f, "ERR bad {what}"),
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Arity => f.write_str("ERR wrong number of arguments"),
+            Self::Bad("window") => f.write_str("ERR bad window: not a whole number of seconds"),
+            Self::Bad(what) => write!(f, "ERR bad {what}"),
             Self::Range { what, least, most } => {
-                return write!(f, "ERR {what} must be in the range [{least}, {most}]");
+                write!(f, "ERR {what} must be in the range [{least}, {most}]")
             }
             Self::OnlyFor {
                 option,
@@ -211,55 +186,47 @@ impl fmt::Display for CommandError {
                 configured,
             } => {
                 write!(f, "ERR {option} is for LAYOUT {layouts} only")?;
-                return match configured {
+                match configured {
                     Some(layout) => write!(f, ", and bf-layout is {}", layout.name()),
                     None => Ok(()),
-                };
+                }
             }
-            Self::GoalItems => {
-                return write!(
-                    f,
-                    "ERR the filter cannot grow to VALIDATESCALETO: its capacity would be above {MOST_ITEMS}"
-                );
-            }
-            Self::GoalLayers => {
-                return write!(
-                    f,
-                    "ERR the filter cannot grow to VALIDATESCALETO with {MOST_LAYERS} layers: a larger CAPACITY or \
-                     EXPANSION needs fewer"
-                );
-            }
-            Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
-            Self::Exclusive(one, other) => return write!(f, "ERR {one} and {other} exclude each other"),
-            Self::FixedByOption(option) => {
-                return write!(
-                    f,
-                    "ERR {option} needs an EXPANSION above 0: bf-expansion-factor is 0"
-                );
-            }
-            Self::NeedsWindow(option) => return write!(f, "ERR {option} is for filters with a WINDOW only"),
-            Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
-            Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
+            Self::GoalItems => write!(
+                f,
+                "ERR the filter cannot grow to VALIDATESCALETO: its capacity would be above {MOST_ITEMS}"
+            ),
+            Self::GoalLayers => write!(
+                f,
+                "ERR the filter cannot grow to VALIDATESCALETO with {MOST_LAYERS} layers: a larger CAPACITY or EXPANSION \
+                 needs fewer"
+            ),
+            Self::NoValue(option) => write!(f, "ERR no value for {option}"),
+            Self::Exclusive(one, other) => write!(f, "ERR {one} and {other} exclude each other"),
+            Self::FixedByOption(option) => write!(
+                f,
+                "ERR {option} needs an EXPANSION above 0: bf-expansion-factor is 0"
+            ),
+            Self::NeedsWindow(option) => write!(f, "ERR {option} is for filters with a WINDOW only"),
+            Self::Unknown(word) => write!(f, "ERR Unknown argument received: {word}"),
+            Self::Twice(option) => write!(f, "ERR {option} was given twice"),
             Self::ExpireTime(command) => {
                 let command = command.to_string_lossy();
-                return write!(f, "ERR invalid expire time in '{command}' command");
+                write!(f, "ERR invalid expire time in '{command}' command")
             }
             Self::Malformed(Malformed::Width { bytes, width }) => {
-                return write!(f, "ERR {bytes} bytes of data are no multiple of WIDTH {width}");
+                write!(f, "ERR {bytes} bytes of data are no multiple of WIDTH {width}")
             }
             Self::Malformed(Malformed::Length { at }) => {
-                return write!(f, "ERR there is no whole item at byte {at} of the data");
+                write!(f, "ERR there is no whole item at byte {at} of the data")
             }
-            Self::After(error, items) => return write!(f, "{error} after {items} items"),
-            Self::BadData(why) => return write!(f, "ERR bad data: {why}"),
-            Self::TooManyLayers => {
-                return write!(
-                    f,
-                    "ERR the filter would have more than {MOST_LAYERS} layers: with a larger capacity or EXPANSION it needs \
-                     fewer"
-                );
-            }
-            Self::NoSource(key) => return write!(f, "ERR source {key} not found"),
+            Self::After(error, items) => write!(f, "{error} after {items} items"),
+            Self::BadData(why) => write!(f, "ERR bad data: {why}"),
+            Self::TooManyLayers => write!(
+                f,
+                "ERR the filter would have more than {MOST_LAYERS} layers: with a larger capacity or EXPANSION it needs \
+                 fewer"
+            ),
+            Self::NoSource(key) => write!(f, "ERR source {key} not found"),
             Self::Mismatch { role, key, why } => {
                 let why = match why {
                     Mismatch::Seed => {
@@ -272,53 +239,33 @@ impl fmt::Display for CommandError {
                         "another shape: BF.INTERSECT needs filters of one layer, made for one capacity and error rate"
                     }
                 };
-                return write!(f, "ERR {role} {key} has {why}");
+                write!(f, "ERR {role} {key} has {why}")
             }
             Self::RateOfLayers { sum, enough } => {
-                let sum = rounded(*sum);
-                return match enough {
-                    Some(rate) => {
-                        let rate = number::short(rate.value());
-                        write!(
-                            f,
-                            "ERR the error rates of the layers sum to {sum}: use ERROR {rate} or more"
-                        )
-                    }
-                    None => write!(
-                        f,
-                        "ERR the error rates of the layers sum to {sum}: no ERROR is enough"
-                    ),
-                };
+                // Rounded to three significant digits.
+                let sum = number::short(format!("{sum:.2e}").parse().unwrap_or(*sum));
+                write!(f, "ERR the error rates of the layers sum to {sum}: ")?;
+                match enough {
+                    Some(rate) => write!(f, "use ERROR {} or more", number::short(rate.value())),
+                    None => f.write_str("no ERROR is enough"),
+                }
             }
-            Self::TooManyExceptions(exceptions) => {
-                return write!(
-                    f,
-                    "ERR the filter has {exceptions} exceptions, and can have no more than {MOST_EXCEPTIONS}"
-                );
-            }
-            Self::TooManyLookups(TooManyLookups { items, layers }) => {
-                return write!(
-                    f,
-                    "ERR looking up {items} items in {layers} layers would take too long: the product may be \
-                     {MOST_LOOKUPS} at most"
-                );
-            }
-            Self::TooManyToAsk { exceptions, layers } => {
-                return write!(
-                    f,
-                    "ERR looking up {exceptions} exceptions in {layers} layers would take too long: the product may be \
-                     {MOST_ASKED} at most"
-                );
-            }
-        };
-        f.write_str(text)
+            Self::TooManyExceptions(exceptions) => write!(
+                f,
+                "ERR the filter has {exceptions} exceptions, and can have no more than {MOST_EXCEPTIONS}"
+            ),
+            Self::TooManyLookups(TooManyLookups { items, layers }) => write!(
+                f,
+                "ERR looking up {items} items in {layers} layers would take too long: the product may be {MOST_LOOKUPS} \
+                 at most"
+            ),
+            Self::TooManyToAsk { exceptions, layers } => write!(
+                f,
+                "ERR looking up {exceptions} exceptions in {layers} layers would take too long: the product may be \
+                 {MOST_ASKED} at most"
+            ),
+        }
     }
-}
-
-/// A rate rounded to three significant digits.
-fn rounded(rate: f64) -> String {
-    let rounded = format!("{rate:.2e}").parse().unwrap_or(rate);
-    number::short(rounded)
 }
 
 #[cfg(test)]

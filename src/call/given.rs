@@ -1,8 +1,5 @@
-//! This module's options: what a command says of the filter to create, of its key and of its items.
-//!
-//! A new option is a field of [`Given`], an arm of the match in [`Given::parse`], and a parameter in the `DOCS` of the
-//! commands that have it. [`Given::filter`] says what it means for a filter. RedisBloom's and valkey-bloom's words are in
-//! [`rivals`](crate::rivals).
+//! This module's options: what a command says of the filter to create, of its key and of its items. RedisBloom's and
+//! valkey-bloom's words are in [`rivals`](crate::rivals).
 
 use std::ffi::CStr;
 
@@ -20,19 +17,15 @@ use libbloom::spec::{BlockedSpec, ClassicSpec, Spec, ValkeySpec};
 
 /// A command that has options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "`name` says which they are")]
 pub enum Verb {
-    /// BF.RESERVE
     Reserve,
-    /// BF.PLAN
     Plan,
-    /// BF.INSERT
     Insert,
-    /// BF.ADDPACKED
     AddPacked,
 }
 
 impl Verb {
-    /// The command's name.
     fn name(self) -> &'static CStr {
         match self {
             Self::Reserve => c"bf.reserve",
@@ -57,42 +50,29 @@ impl Verb {
     }
 }
 
-/// The options of a command.
+/// The options of a command, by their words.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "the page of the options says what they mean")]
 pub struct Given {
-    /// The filter's error rate.
     pub rate: Option<RequestedRate>,
-    /// The number of items that the filter is made for.
     pub capacity: Option<Capacity>,
     /// The capacity of a new layer divided by that of the layer before it; 0 where the filter does not grow.
     pub expansion: Option<u32>,
-    /// Whether the filter does not grow.
     pub nonscaling: bool,
-    /// Whether the filter is expected to grow far.
     pub growing: bool,
-    /// The seed of the filter's hash.
     pub seed: Option<GivenSeed>,
-    /// The filter's layout.
     pub layout: Option<Layout>,
-    /// The error rate of a new layer divided by that of the layer before it.
     pub tightening: Option<Tightening>,
-    /// The number of items that the filter must be able to grow to.
+    /// VALIDATESCALETO.
     pub goal: Option<u64>,
-    /// The window in seconds.
     pub window: Option<u32>,
-    /// The number of slices of the window.
     pub slices: Option<u8>,
-    /// Whether an item that is added again is remembered for another window.
     pub refresh: bool,
-    /// Whether a missing key stays missing.
     pub no_create: bool,
-    /// Whether an existing filter is left unchanged without an error.
+    /// NX.
     pub only_new: bool,
-    /// The time of the change.
     pub at: Option<Time>,
-    /// The expiry of a key that is created.
     pub expiry: Option<Expiry>,
-    /// How the items are packed.
     pub packing: Packing,
     /// Whether the word ITEMS ended the options.
     pub has_items: bool,
@@ -102,7 +82,10 @@ pub struct Given {
 
 impl Given {
     /// Reads the error rate and capacity of a command that begins with them, and then all options, up to ITEMS.
-    pub fn parse<'a, A: Argument<'a>>(verb: Verb, cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
+    pub(crate) fn parse<'a, A: Argument<'a>>(
+        verb: Verb,
+        cursor: &mut Cursor<'a, A>,
+    ) -> Result<Self, CommandError> {
         let mut given = Self::default();
         let adds = verb.adds();
         if !adds {
@@ -133,14 +116,11 @@ impl Given {
                 }
                 b"EXPANSION" => {
                     let factor = number(value("EXPANSION")?, "expansion", 0..=Expansion::MAX);
-                    let refused = |error| {
-                        if adds {
-                            CommandError::BAD_INSERT_EXPANSION
-                        } else {
-                            error
-                        }
+                    let factor = match factor {
+                        Err(_) if adds => return Err(CommandError::BAD_INSERT_EXPANSION),
+                        factor => factor?,
                     };
-                    once(&mut given.expansion, factor.map_err(refused)?, "EXPANSION")?;
+                    once(&mut given.expansion, factor, "EXPANSION")?;
                 }
                 b"NOCREATE" if adds => flag(&mut given.no_create, "NOCREATE")?,
                 b"NONSCALING" => flag(&mut given.nonscaling, "NONSCALING")?,
@@ -148,11 +128,8 @@ impl Given {
                 b"SEED" => once(&mut given.seed, GivenSeed::read(value("SEED")?)?, "SEED")?,
                 b"LAYOUT" => {
                     let layout = Layout::named(value("LAYOUT")?.bytes());
-                    once(
-                        &mut given.layout,
-                        layout.ok_or(CommandError::BAD_LAYOUT)?,
-                        "LAYOUT",
-                    )?;
+                    let layout = layout.ok_or(CommandError::BAD_LAYOUT)?;
+                    once(&mut given.layout, layout, "LAYOUT")?;
                 }
                 b"TIGHTENING" => {
                     let ratio = double(value("TIGHTENING")?).ok_or(CommandError::Bad("tightening ratio"))?;
@@ -219,7 +196,7 @@ impl Given {
             .map_or(Ok(()), |layout| self.check_for(layout, false))
     }
 
-    /// One of the given options that only a filter that grows can have.
+    /// A given option that only a filter that grows can have.
     fn needs_growth(&self) -> Option<&'static str> {
         match self.window {
             _ if self.growing => Some("GROWING"),
@@ -234,17 +211,16 @@ impl Given {
         self.layout.or(implied)
     }
 
-    /// The layout of the filter to create.
     fn layout(&self, config: &Config) -> Layout {
         self.given_layout().unwrap_or(config.layout)
     }
 
     /// Whether a BF.INSERT may lack ITEMS, unless the key holds a filter: valkey-bloom's may, as may a server's.
-    pub fn may_lack_items(&self, config: &Config) -> bool {
+    pub(crate) fn may_lack_items(&self, config: &Config) -> bool {
         self.told.is_some() || self.layout(config) == Layout::Valkey
     }
 
-    /// One of the given options that only filters in valkey-bloom's layout have.
+    /// A given option that only filters in valkey-bloom's layout have.
     fn of_valkey(&self) -> Option<&'static str> {
         match self.seed {
             Some(GivenSeed::Bytes(_)) => Some("SEED of 32 bytes"),
@@ -275,7 +251,7 @@ impl Given {
     }
 
     /// The described filter, with the configuration for what the options leave open.
-    pub fn filter(&self, config: &Config) -> Result<Spec, CommandError> {
+    pub(crate) fn filter(&self, config: &Config) -> Result<Spec, CommandError> {
         let layout = self.layout(config);
         if self.given_layout().is_none() {
             self.check_for(layout, true)?;
@@ -343,10 +319,8 @@ impl Given {
         .map_err(|_| CommandError::ERROR_RATE_RANGE)
     }
 
-    /// The key to create if it is missing; `now` gives the milliseconds of the Unix clock.
-    ///
-    /// # Errors
-    /// The command has NOCREATE, or options that the configuration excludes.
+    /// The key to create if it is missing, unless the command has NOCREATE, or options that the configuration excludes;
+    /// `now` gives the milliseconds of the Unix clock.
     pub fn creation(&self, config: &Config, now: impl FnOnce() -> i64) -> Result<Creation, CommandError> {
         match self.told {
             _ if self.no_create => Err(CommandError::NOT_FOUND),
@@ -359,7 +333,7 @@ impl Given {
     }
 
     /// Checks that the described filter can grow to VALIDATESCALETO.
-    pub fn check_goal(&self, filter: Spec, config: &Config) -> Result<(), CommandError> {
+    pub(crate) fn check_goal(&self, filter: Spec, config: &Config) -> Result<(), CommandError> {
         let (Some(goal), Spec::Valkey(spec)) = (self.goal, filter) else {
             return Ok(());
         };
@@ -380,16 +354,14 @@ fn double<'a>(value: impl Argument<'a>) -> Option<f64> {
 
 /// An error rate as it was requested, and as it is used in all layouts but valkey-bloom's.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "both are explained above")]
 pub struct RequestedRate {
-    /// The requested rate.
     pub requested: f64,
-    /// The rate that is used.
     pub used: ErrorRate,
 }
 
 impl RequestedRate {
-    /// Parses an error rate.
-    pub fn read<'a>(value: impl Argument<'a>) -> Result<Self, CommandError> {
+    pub(crate) fn read<'a>(value: impl Argument<'a>) -> Result<Self, CommandError> {
         let requested = double(value).ok_or(CommandError::Bad("error rate"))?;
         let used = ErrorRate::new(requested).map_err(|_| CommandError::ERROR_RATE_RANGE)?;
         Ok(Self { requested, used })
@@ -398,10 +370,9 @@ impl RequestedRate {
 
 /// A seed as an argument gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "their types say what they are")]
 pub enum GivenSeed {
-    /// A number.
     Number(Seed),
-    /// 32 bytes.
     Bytes(SipSeed),
 }
 
@@ -411,8 +382,7 @@ impl GivenSeed {
         if let Ok(bytes) = value.bytes().try_into() {
             return Ok(Self::Bytes(SipSeed(bytes)));
         }
-        let seed = number(value, "seed", 0..=u64::MAX)?;
-        Ok(Self::Number(Seed(seed)))
+        number(value, "seed", 0..=u64::MAX).map(|seed| Self::Number(Seed(seed)))
     }
 }
 

@@ -3,11 +3,11 @@
 
 pub mod args;
 pub mod combination;
-pub mod docs;
+pub(crate) mod docs;
 pub mod error;
 pub mod given;
-pub mod packing;
-pub mod reply;
+pub(crate) mod packing;
+pub(crate) mod reply;
 pub mod request;
 pub mod target;
 pub mod words;
@@ -16,32 +16,30 @@ use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw;
 
-pub use self::args::Cursor;
+pub(crate) use self::args::Cursor;
 use self::combination::Combination;
 use self::docs::Docs;
-pub use self::error::CommandError;
-pub use self::reply::Reply;
+pub(crate) use self::error::CommandError;
+pub(crate) use self::reply::Reply;
 use crate::server::{Arg, Ctx, few, guarded, log, name_conflict};
 
-/// A call of a command.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// The context of the call.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
     pub ctx: Ctx<'a>,
     /// The arguments after the command's name.
     pub arguments: &'a [Arg<'a>],
 }
 
-/// A command.
-pub trait Command {
-    /// The command's name.
+pub(crate) trait Command {
     const NAME: &'static CStr;
     /// The command's flags in the server's command table.
     const FLAGS: &'static CStr;
     /// The command's ACL categories besides the module's own.
     const CATEGORIES: &'static CStr = if may_write(Self::FLAGS) { c"write" } else { c"read" };
-    /// The command's documentation and arguments.
     const DOCS: Docs;
+    /// Whether clients may cache the reply until the key changes. As in RedisBloom, they may not where the reply is
+    /// about the filter instead of its items.
+    const CACHEABLE: bool = true;
 
     /// Runs the command, and replies.
     ///
@@ -51,25 +49,16 @@ pub trait Command {
     fn run(call: Call<'_>) -> Result<(), CommandError>;
 }
 
-/// Registers a command, and describes it to the server.
-pub fn register_command<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
+pub(crate) fn register_command<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
-    // The key specifications below serve ACL rules. For the nodes of a cluster, and before Redis 7.0 for everything,
-    // the server asks the command itself.
-    let is_created = if C::DOCS.counts_keys() {
-        let flags = words(&[C::FLAGS, c"getkeys-api"]);
-        ctx.create_command(C::NAME, entry::<C>, &flags, true)
-    } else {
-        ctx.create_command(C::NAME, entry::<C>, C::FLAGS, C::DOCS.has_key())
-    };
-    if !is_created {
+    if !ctx.create_command(C::NAME, Some(entry::<C>), C::FLAGS, C::DOCS.has_key()) {
         return Err(name_conflict(&format!("command {name}")));
     }
     let categories = few(std::iter::once(C::CATEGORIES).chain(category));
     if !ctx.set_acl_categories(C::NAME, &words(&categories)) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
-    if !docs::describe(ctx, C::NAME, &C::DOCS) {
+    if !docs::describe::<C>(ctx) {
         return Err(format!("the server does not take the description of {name}"));
     }
     Ok(())
@@ -95,7 +84,7 @@ unsafe extern "C" fn entry<C: Command>(
     };
     // SAFETY: the server lends the arguments for the time of this call.
     let arguments = unsafe { Arg::of_command(argv, argc) };
-    if const { C::DOCS.counts_keys() } && ctx.is_key_request() {
+    if const { counts_keys(C::FLAGS) } && ctx.is_key_request() {
         guarded("telling keys", || report_keys(ctx, arguments));
         return raw::REDISMODULE_OK as c_int;
     }
@@ -127,9 +116,14 @@ fn log_divergence(ctx: Ctx<'_>, key: &[u8], command: &CStr, error: &CommandError
     }
 }
 
-/// Whether a command with these flags may change a key.
 const fn may_write(flags: &CStr) -> bool {
     matches!(flags.to_bytes(), [b'w', ..])
+}
+
+/// Whether the server asks a command with these flags where its keys are: for the nodes of a cluster, and before Redis 7.0
+/// for everything. The key specifications serve ACL rules.
+const fn counts_keys(flags: &CStr) -> bool {
+    matches!(flags.to_bytes(), [.., b'a', b'p', b'i'])
 }
 
 /// Tells the server where the keys of a command with a number of sources are.

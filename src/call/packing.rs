@@ -8,7 +8,6 @@ use super::docs::{Kind, Parameter};
 use super::error::CommandError;
 use libbloom::packed::{Form, Packed};
 
-/// The complexity of commands with packed items.
 pub const O_OF_PACKED: &CStr =
     c"O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and m is the number of layers";
 
@@ -27,7 +26,8 @@ pub(crate) const DATA: Parameter = Parameter::new(c"data", Kind::Text);
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packing {
     form: Option<Form>,
-    count: bool,
+    /// Whether the reply is the number of positive answers.
+    pub count: bool,
 }
 
 impl Packing {
@@ -69,14 +69,8 @@ impl Packing {
         Ok(packing)
     }
 
-    /// The items in `data`.
     pub fn unpack(self, data: &[u8]) -> Result<Packed<'_>, CommandError> {
         let form = self.form.ok_or(CommandError::ONE_FORM)?;
         Packed::new(data, form).map_err(CommandError::Malformed)
-    }
-
-    /// Whether the reply is the number of positive answers.
-    pub fn counts(self) -> bool {
-        self.count
     }
 }

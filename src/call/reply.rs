@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use crate::call::error::CommandError;
 use crate::number;
-use crate::server::{Ctx, call};
+use crate::server::{Ctx, call, entry};
 
 thread_local! {
     /// The number of replies that the client still expects: one when a command begins, then the elements of arrays. A
@@ -20,7 +20,6 @@ pub fn begin_command() -> usize {
     OWED.replace(1)
 }
 
-/// Ends a command.
 pub fn end_command(outer: usize) {
     OWED.set(outer);
 }
@@ -32,17 +31,18 @@ fn sends(elements: usize) {
 }
 
 /// The reply of the running command, which its methods write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Reply<'a>(pub Ctx<'a>);
 
 impl Reply<'_> {
-    /// Sends `OK`.
-    pub fn ok(self) {
+    /// Sends `OK`, with which a command ends.
+    pub fn ok(self) -> Result<(), CommandError> {
         self.simple(c"OK");
+        Ok(())
     }
 
-    /// Completes the reply to a command. If elements are missing, the first becomes the error, the others null. So no
-    /// array is short, even after a panic between two elements.
+    /// Completes the reply to a command: the first missing element becomes the error, the others null. So no array is
+    /// short, even after a panic between two elements.
     pub fn end(self, outcome: &Result<(), CommandError>) {
         if OWED.get() > 0 {
             self.error(outcome.as_ref().err().unwrap_or(&CommandError::INTERNAL));
@@ -52,7 +52,6 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends an error.
     pub fn error(self, error: &CommandError) {
         sends(0);
         if *error == CommandError::Arity {
@@ -76,8 +75,7 @@ impl Reply<'_> {
     /// Sends a boolean, in RESP2 as 1 or 0.
     #[inline]
     pub fn boolean(self, value: bool) {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        let Some(reply) = (unsafe { raw::RedisModule_ReplyWithBool }) else {
+        let Some(reply) = entry!(RedisModule_ReplyWithBool) else {
             // Servers before 7.0 have none.
             return self.integer(value.into());
         };
@@ -88,7 +86,7 @@ impl Reply<'_> {
 
     /// Sends a double, in RESP2 as its text: servers before 7.2 would write more digits than it has.
     pub fn double(self, value: f64) {
-        if self.0.speaks_resp3() {
+        if self.0.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3) {
             // SAFETY: the context is that of a command.
             unsafe { call!(RedisModule_ReplyWithDouble(self.0.raw(), value)) };
             sends(0);
@@ -97,14 +95,12 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends a simple string.
     pub fn simple(self, text: &CStr) {
         // SAFETY: the context is that of a command; the server copies the text.
         unsafe { call!(RedisModule_ReplyWithSimpleString(self.0.raw(), text.as_ptr())) };
         sends(0);
     }
 
-    /// Sends a bulk string.
     pub fn bulk(self, bytes: &[u8]) {
         // SAFETY: the context is that of a command; the server copies the bytes.
         unsafe {
@@ -123,14 +119,12 @@ impl Reply<'_> {
         self
     }
 
-    /// Sends null.
     pub fn null(self) {
         // SAFETY: the context is that of a command.
         unsafe { call!(RedisModule_ReplyWithNull(self.0.raw())) };
         sends(0);
     }
 
-    /// Sends an integer, or null.
     pub fn integer_if_any(self, value: Option<u64>) {
         value.map_or_else(|| self.null(), |value| self.integer(value));
     }
@@ -144,14 +138,12 @@ impl Reply<'_> {
 
     /// Whether the client can read maps.
     pub fn has_maps(self) -> bool {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        self.0.speaks_resp3() && unsafe { raw::RedisModule_ReplyWithMap }.is_some()
+        self.0.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3) && entry!(RedisModule_ReplyWithMap).is_some()
     }
 
     /// Sends the head of a map, whose `length` pairs of key and value must follow. In RESP2 it is a flat array.
     pub fn map(self, length: usize) {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        let Some(reply) = (unsafe { raw::RedisModule_ReplyWithMap }) else {
+        let Some(reply) = entry!(RedisModule_ReplyWithMap) else {
             // Servers before 7.0 have none.
             return self.array(2 * length);
         };

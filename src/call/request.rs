@@ -9,12 +9,10 @@ use libbloom::packed::Packed;
 
 /// A command that may create a filter and add items.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "their types say what they are")]
 pub struct Request<'a, A> {
-    /// The key.
     pub key: A,
-    /// The options.
     pub given: Given,
-    /// The items to add.
     pub items: Items<'a, A>,
 }
 
@@ -26,17 +24,12 @@ pub enum Items<'a, A> {
     /// Each item is an argument.
     List(&'a [A]),
     /// Packed in one argument.
-    Packed {
-        /// The items.
-        items: Packed<'a>,
-        /// The argument that contains them.
-        data: A,
-    },
+    #[expect(missing_docs, reason = "the items, and the argument")]
+    Packed { items: Packed<'a>, data: A },
 }
 
 impl<'a, A: Argument<'a>> Request<'a, A> {
-    /// Reads the arguments after the command's name: options, or [a server's token](super::target::spec) directly after
-    /// the key.
+    /// Reads the arguments after the command's name: options, or a server's token directly after the key.
     pub fn parse(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;

@@ -22,8 +22,10 @@ pub struct Creation {
 impl From<Spec> for Creation {
     /// A key without an expiry.
     fn from(filter: Spec) -> Self {
-        let expires = None;
-        Self { filter, expires }
+        Self {
+            filter,
+            expires: None,
+        }
     }
 }
 
@@ -39,8 +41,10 @@ pub struct Target {
 impl From<Creation> for Target {
     /// A new filter that no item with a time was added to.
     fn from(creation: Creation) -> Self {
-        let (created, at) = (Some(creation), None);
-        Self { created, at }
+        Self {
+            created: Some(creation),
+            at: None,
+        }
     }
 }
 
@@ -48,20 +52,12 @@ impl From<Creation> for Target {
 const SPEC: &[u8] = b"SPEC1:";
 
 /// Whether this is a token, of any version. RedisBloom and valkey-bloom refuse it.
-pub fn is_spec(word: &[u8]) -> bool {
+pub(crate) fn is_spec(word: &[u8]) -> bool {
     word.starts_with(b"SPEC")
 }
 
-/// The command with the token for a filter that was created: kind, error rate, capacity, expansion, seed and expiry (0
-/// without one), with colons between them. After these a window has its seconds, its slices, 1 if it refreshes or 0, and
-/// the time of the first items; a filter of valkey-bloom's layout has its tightening ratio.
-///
-/// ```text
-/// g growing  r reserved  f fixed  w with a window
-/// c classic  n classic that does not grow
-/// v in valkey-bloom's layout
-/// ```
-pub fn spec(command: &'static CStr, created: Creation, at: Option<Time>) -> Words {
+/// The command with the token for a filter that was created, in the form that docs/design.md describes.
+pub(crate) fn spec(command: &'static CStr, created: Creation, at: Option<Time>) -> Words {
     let Creation { filter, expires } = created;
     let mut words = Words::of(command);
     let kind = match filter {
@@ -80,11 +76,8 @@ pub fn spec(command: &'static CStr, created: Creation, at: Option<Time>) -> Word
         filter => filter.expansion().unwrap_or(0),
     };
     words.word().bytes(kind).bytes(b":").rate(filter.error_rate());
-    words
-        .bytes(b":")
-        .number(filter.capacity())
-        .bytes(b":")
-        .number(expansion.into());
+    words.bytes(b":").number(filter.capacity());
+    words.bytes(b":").number(expansion.into());
     match filter {
         Spec::Blocked(spec) => words.bytes(b":").number(spec.seed.0),
         Spec::Classic(_) => words.bytes(b":").number(0),
@@ -95,11 +88,8 @@ pub fn spec(command: &'static CStr, created: Creation, at: Option<Time>) -> Word
         Spec::Blocked(BlockedSpec {
             window: Some(window), ..
         }) => {
-            words
-                .bytes(b":")
-                .number(window.seconds().into())
-                .bytes(b":")
-                .number(window.slices().into());
+            words.bytes(b":").number(window.seconds().into());
+            words.bytes(b":").number(window.slices().into());
             words.bytes(b":").number(window.refresh().into());
             at.map(|at| words.bytes(b":").number(at));
         }
@@ -110,7 +100,7 @@ pub fn spec(command: &'static CStr, created: Creation, at: Option<Time>) -> Word
 }
 
 /// Reads a [token](spec); `None` if it is malformed.
-pub fn of_spec(token: &[u8]) -> Option<Target> {
+pub(crate) fn of_spec(token: &[u8]) -> Option<Target> {
     let fields = &mut str::from_utf8(token.strip_prefix(SPEC)?).ok()?.split(':');
     let (kind, rate) = (fields.next()?, field(fields)?);
     let (capacity, factor) = (field(fields)?, field(fields)?);

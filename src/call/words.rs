@@ -12,26 +12,22 @@ const MOST_BYTES: usize = 768;
 /// The most words: those of valkey-bloom.
 const MOST_WORDS: usize = 12;
 /// The most of them that are no constants.
-pub const MOST_WRITTEN: usize = 5;
+pub(crate) const MOST_WRITTEN: usize = 5;
 
 /// A word that is the same in each command. The server's string for it is made once, since each allocation shows in a
 /// command as short as most that make a filter.
-#[derive(Debug)]
 pub struct Constant(&'static str, OnceLock<OwnedString>);
 
 impl Constant {
-    /// The word, without a string yet.
-    pub const fn new(word: &'static str) -> Self {
+    pub(crate) const fn new(word: &'static str) -> Self {
         Self(word, OnceLock::new())
     }
 
-    /// The server's string.
-    pub fn arg(&'static self) -> Arg<'static> {
+    pub(crate) fn arg(&'static self) -> Arg<'static> {
         self.1.get_or_init(|| OwnedString::new(self.0.as_bytes())).arg()
     }
 }
 
-/// A [`Constant`].
 macro_rules! constant {
     ($word:literal) => {{
         static WORD: $crate::call::words::Constant = $crate::call::words::Constant::new($word);
@@ -41,7 +37,7 @@ macro_rules! constant {
 pub(crate) use constant;
 
 /// A word of a command.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Word<'a> {
     /// One that is the same in each command.
     Constant(&'static Constant),
@@ -60,7 +56,6 @@ impl<'a> Word<'a> {
 }
 
 /// A command that is propagated, with the words between its key and its items.
-#[derive(Clone, Debug)]
 pub struct Words {
     /// The name of the command.
     pub command: &'static CStr,
@@ -74,8 +69,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// No words yet.
-    pub fn of(command: &'static CStr) -> Self {
+    pub(crate) fn of(command: &'static CStr) -> Self {
         Self {
             command,
             text: [0; MOST_BYTES],
@@ -86,12 +80,12 @@ impl Words {
     }
 
     /// Begins a word that is a constant.
-    pub fn with(&mut self, word: &'static Constant) -> &mut Self {
+    pub(crate) fn with(&mut self, word: &'static Constant) -> &mut Self {
         self.begin(Some(word))
     }
 
     /// Begins a word, to which the other functions append.
-    pub fn word(&mut self) -> &mut Self {
+    pub(crate) fn word(&mut self) -> &mut Self {
         self.begin(None)
     }
 
@@ -105,12 +99,12 @@ impl Words {
     }
 
     /// Appends a share of 1 as valkey-bloom writes it.
-    pub fn share(&mut self, share: f64) -> &mut Self {
+    pub(crate) fn share(&mut self, share: f64) -> &mut Self {
         self.put_shown(format_args!("{share}"))
     }
 
     /// Appends bytes, two hexadecimal digits each.
-    pub fn hex(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn hex(&mut self, bytes: &[u8]) -> &mut Self {
         for byte in bytes {
             self.put_shown(format_args!("{byte:02x}"));
         }
@@ -125,7 +119,7 @@ impl Words {
 
     /// Appends an error rate in the fewest digits that mean exactly this rate. The standard library's formatting takes
     /// several times as long for the rates that people choose, which have one digit.
-    pub fn rate(&mut self, rate: f64) -> &mut Self {
+    pub(crate) fn rate(&mut self, rate: f64) -> &mut Self {
         let mut power = 1.0;
         for exponent in 1..=22 {
             power *= 10.0;
@@ -143,7 +137,7 @@ impl Words {
     }
 
     /// Appends a whole number. The standard library's formatting takes several times as long.
-    pub fn number(&mut self, mut number: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, mut number: u64) -> &mut Self {
         let mut digits = [0; 20];
         let mut first = digits.len();
         loop {
@@ -157,9 +151,8 @@ impl Words {
         self.bytes(&digits[first..])
     }
 
-    /// Appends bytes.
     #[inline]
-    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.length + bytes.len();
         if let Some(place) = self.text.get_mut(self.length..end) {
             place.copy_from_slice(bytes);

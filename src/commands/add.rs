@@ -8,7 +8,7 @@ use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::adding::Addition;
 use crate::work::creation;
 
-/// The command BF.ADD: adds an item, and creates the filter with the configured defaults if the key is missing.
+/// The filter is created with the configured defaults if the key is missing.
 pub struct Add;
 
 impl Command for Add {
@@ -18,8 +18,7 @@ impl Command for Add {
         summary: c"Adds an item to a Bloom Filter",
         complexity: O_OF_LAYERS,
         since: c"1.0.0",
-        parameters: &[KEY_TO_ADD_TO, ITEM],
-        cacheable: true,
+        parameters: &[&[KEY_TO_ADD_TO, ITEM]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

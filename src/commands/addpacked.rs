@@ -3,10 +3,7 @@
 
 use std::ffi::CStr;
 
-use crate::call::docs::{
-    AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, LAYOUT, NOCREATE, NONSCALING,
-    REFRESH, SEED, SINCE_OWN, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
-};
+use crate::call::docs::{ADDING, AT, Docs, EXPIRY, OPTIONS, SINCE_OWN};
 use crate::call::given::{Given, Verb};
 use crate::call::packing::{COUNT, DATA, FORM, O_OF_PACKED};
 use crate::call::request::{Items, Request};
@@ -15,8 +12,6 @@ use crate::work::adding::Addition;
 use crate::work::creation;
 use crate::work::packed::PackedItems;
 
-/// The command BF.ADDPACKED: adds packed items, and creates the filter, as described or with the configured defaults,
-/// if the key is missing.
 pub struct AddPacked;
 
 impl Command for AddPacked {
@@ -26,28 +21,7 @@ impl Command for AddPacked {
         summary: c"Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_PACKED,
         since: SINCE_OWN,
-        parameters: &[
-            KEY_TO_ADD_TO,
-            CAPACITY,
-            ERROR,
-            EXPANSION,
-            NOCREATE,
-            NONSCALING,
-            GROWING,
-            SEED,
-            LAYOUT,
-            TIGHTENING,
-            VALIDATESCALETO,
-            WINDOW,
-            SLICES,
-            REFRESH,
-            AT,
-            EXPIRY,
-            FORM,
-            COUNT,
-            DATA,
-        ],
-        cacheable: true,
+        parameters: &[ADDING, OPTIONS, &[AT, EXPIRY, FORM, COUNT, DATA]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -74,7 +48,7 @@ impl Command for AddPacked {
         creation::log_rate(ctx, key, given.rate, used);
         match added.stopped {
             Some(error) => return Err(CommandError::After(Box::new(error), added.new.count())),
-            None if packing.counts() => Reply(ctx).integer(added.new.ones()),
+            None if packing.count => Reply(ctx).integer(added.new.ones()),
             None => Reply(ctx).bulk(added.new.into_bitmap().bytes()),
         }
         Ok(())

@@ -8,8 +8,7 @@ use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::work::window;
 
-/// The command BF.CARD: replies how many items were new when they were added (with REFRESH once in each slice); a
-/// missing key is an empty filter.
+/// Counts items that were new when they were added (with REFRESH once in each slice).
 pub struct Card;
 
 impl Command for Card {
@@ -19,8 +18,7 @@ impl Command for Card {
         summary: c"Returns the cardinality of a Bloom filter",
         complexity: O_OF_LAYERS,
         since: c"2.4.4",
-        parameters: &[KEY],
-        cacheable: true,
+        parameters: &[&[KEY]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

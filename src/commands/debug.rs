@@ -10,7 +10,6 @@ use libbloom::Filter;
 use libbloom::filter::LayerStats;
 use libbloom::layouts::blocked::window::Slice;
 
-/// The command BF.DEBUG: replies a line of figures for the filter, and one for each layer.
 pub struct Debug;
 
 impl Command for Debug {
@@ -20,9 +19,9 @@ impl Command for Debug {
         summary: c"Returns a line of figures for a Bloom Filter, and one for each of its layers",
         complexity: O_OF_LAYERS,
         since: c"1.0.0",
-        parameters: &[KEY],
-        cacheable: false,
+        parameters: &[&[KEY]],
     };
+    const CACHEABLE: bool = false;
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let [key] = exactly(arguments)?;

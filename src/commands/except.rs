@@ -13,7 +13,6 @@ use crate::{keyspace, options};
 use libbloom::exceptions::ExceptError;
 use libbloom::packed::Answers;
 
-/// The command BF.EXCEPT: excepts items from a filter until they are added again; a missing key is an empty filter.
 pub struct Except;
 
 /// Excepts the items and propagates those that changed something. The answers tell for each item whether it was found
@@ -31,22 +30,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     let done = filter
         .begin_change()
         .except(bytes, allowance, |block, count| excepted.push(block, count));
-    done.map_err(|error| refused(ctx, name, error))?;
-    if excepted.ones() > 0 {
-        if excepted.ones() == items.len() as u64 {
-            ctx.replicate_verbatim();
-        } else {
-            room.lend(items, &excepted, |changed| {
-                ctx.replicate(c"BF.EXCEPT", name, [], changed)
-            });
-        }
-        key.changed(&[Except::NAME]);
-    }
-    Ok(excepted)
-}
-
-fn refused(ctx: Ctx<'_>, name: Arg<'_>, error: ExceptError) -> CommandError {
-    match error {
+    done.map_err(|error| match error {
         ExceptError::Foreign => CommandError::EXCEPTIONS_OF_FOREIGN,
         ExceptError::Window => CommandError::EXCEPTIONS_OF_WINDOW,
         ExceptError::TooMany { exceptions } => CommandError::TooManyExceptions(exceptions),
@@ -55,7 +39,18 @@ fn refused(ctx: Ctx<'_>, name: Arg<'_>, error: ExceptError) -> CommandError {
             creation::log_shortage(ctx, name, error);
             CommandError::NO_MEMORY_TO_EXCEPT
         }
+    })?;
+    if excepted.ones() > 0 {
+        if excepted.ones() == items.len() as u64 {
+            ctx.replicate_verbatim();
+        } else {
+            room.lend(items, &excepted, |changed| {
+                ctx.replicate(c"BF.EXCEPT", name, [], changed)
+            });
+        }
+        key.changed(Except::NAME);
     }
+    Ok(excepted)
 }
 
 impl Command for Except {
@@ -67,8 +62,7 @@ impl Command for Except {
             c"O(n * m + e), where n is the number of items, m is the number of layers and e is the number of \
                       exceptions, all of which are moved when their table grows",
         since: SINCE_OWN,
-        parameters: &[Parameter::key(c"key", KeyUse::Remove), ITEM.multiple()],
-        cacheable: true,
+        parameters: &[&[Parameter::key(c"key", KeyUse::REMOVE), ITEM.multiple()]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

@@ -9,7 +9,6 @@ use crate::keyspace;
 use crate::work::window;
 use libbloom::ahead;
 
-/// The command BF.EXISTS: replies whether an item is (probably) in a filter; a missing key is an empty filter.
 pub struct Exists;
 
 impl Command for Exists {
@@ -19,8 +18,7 @@ impl Command for Exists {
         summary: c"Checks whether an item exists in a Bloom Filter",
         complexity: O_OF_LAYERS,
         since: c"1.0.0",
-        parameters: &[KEY, ITEM],
-        cacheable: true,
+        parameters: &[&[KEY, ITEM]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

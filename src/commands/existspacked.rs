@@ -10,9 +10,7 @@ use crate::work::window;
 use crate::{keyspace, limits};
 use libbloom::packed::{Answers, Packed};
 
-/// The command BF.EXISTSPACKED: replies for each packed item whether it is (probably) in a filter; a missing key is
-/// an empty filter.
-pub struct ExistsPacked;
+pub(crate) struct ExistsPacked;
 
 /// The parsed arguments of BF.EXISTSPACKED.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +27,9 @@ impl<'a, A: Argument<'a>> PackedQuery<'a, A> {
         let [key, words @ .., data] = arguments else {
             return Err(CommandError::Arity);
         };
-        let packing = Packing::parse(words)?;
+        let (key, packing) = (*key, Packing::parse(words)?);
         let items = packing.unpack(data.bytes())?;
-        Ok(Self {
-            key: *key,
-            packing,
-            items,
-        })
+        Ok(Self { key, packing, items })
     }
 }
 
@@ -46,8 +40,7 @@ impl Command for ExistsPacked {
         summary: c"Checks whether the items that are packed in one argument exist in a Bloom Filter",
         complexity: O_OF_PACKED,
         since: SINCE_OWN,
-        parameters: &[KEY, FORM, COUNT, DATA],
-        cacheable: true,
+        parameters: &[&[KEY, FORM, COUNT, DATA]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -57,7 +50,7 @@ impl Command for ExistsPacked {
         if let Some(filter) = filter {
             limits::check_lookups(ctx, filter, items.count())?;
         }
-        if request.packing.counts() {
+        if request.packing.count {
             reply.integer(filter.map_or(0, |filter| filter.count_packed(items, window::now(filter))));
             return Ok(());
         }
@@ -66,8 +59,7 @@ impl Command for ExistsPacked {
             None => Answers::none_of(items.count()),
         };
         let answers = answers.map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;
-        let bitmap = answers.into_bitmap();
-        reply.bulk(bitmap.bytes());
+        reply.bulk(answers.into_bitmap().bytes());
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 use crate::server::few;
 use std::ffi::CStr;
 
-use crate::call::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
+use crate::call::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter};
 use crate::call::{Call, Command, CommandError, Reply};
 use crate::commands::debug::slices_of_layers;
 use crate::work::window;
@@ -19,8 +19,7 @@ use libbloom::{Filter, Layout};
 /// up to a quarter of a million; listing these would take a second. BF.DEBUG lists them all.
 const LISTED_LAYERS: usize = 1000;
 
-/// The command BF.INFO: replies the figures of a filter, all from stored counts: O(layers).
-pub struct Info;
+pub(crate) struct Info;
 
 /// A figure that clients of RedisBloom or valkey-bloom know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,14 +127,6 @@ impl Selection {
             .find(|field| word.eq_ignore_ascii_case(field.texts().0));
         field.map(Self::One).ok_or(CommandError::INFORMATION)
     }
-
-    /// Checks that the filter has the selected field.
-    fn check(self, filter: &Filter) -> Result<(), CommandError> {
-        match self {
-            Self::One(field) if !Field::of(filter).contains(&field) => Err(CommandError::INFORMATION),
-            Self::One(_) | Self::Usual | Self::Full => Ok(()),
-        }
-    }
 }
 
 impl Command for Info {
@@ -145,7 +136,7 @@ impl Command for Info {
         summary: c"Returns information about a Bloom Filter",
         complexity: O_OF_LAYERS,
         since: c"1.0.0",
-        parameters: &[
+        parameters: &[&[
             KEY,
             Parameter::new(
                 c"single_value",
@@ -155,16 +146,16 @@ impl Command for Info {
                     Parameter::word(c"filters", c"FILTERS"),
                     Parameter::word(c"items", c"ITEMS"),
                     Parameter::word(c"expansion", c"EXPANSION"),
-                    Parameter::word(c"error", c"ERROR").since(SINCE_OWN),
-                    Parameter::word(c"tightening", c"TIGHTENING").since(SINCE_OWN),
-                    Parameter::word(c"maxscaledcapacity", c"MAXSCALEDCAPACITY").since(SINCE_OWN),
-                    Parameter::word(c"full", c"FULL").since(SINCE_OWN),
+                    Parameter::of_own(c"error", c"ERROR", Kind::Word),
+                    Parameter::of_own(c"tightening", c"TIGHTENING", Kind::Word),
+                    Parameter::of_own(c"maxscaledcapacity", c"MAXSCALEDCAPACITY", Kind::Word),
+                    Parameter::of_own(c"full", c"FULL", Kind::Word),
                 ]),
             )
             .optional(),
-        ],
-        cacheable: false,
+        ]],
     };
+    const CACHEABLE: bool = false;
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let (key, selection) = match arguments {
@@ -174,7 +165,11 @@ impl Command for Info {
         };
         let key = keyspace::read(ctx, *key)?;
         let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
-        selection.check(filter)?;
+        if let Selection::One(field) = selection
+            && !Field::of(filter).contains(&field)
+        {
+            return Err(CommandError::INFORMATION);
+        }
         let now = window::now(filter);
         let (reply, totals) = (Reply(ctx), filter.totals_at(now));
         let is_valkey = filter.valkey_rules().is_some();

@@ -5,10 +5,7 @@
 
 use std::ffi::CStr;
 
-use crate::call::docs::{
-    AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NOCREATE, NONSCALING,
-    O_OF_MANY, Parameter, REFRESH, SEED, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
-};
+use crate::call::docs::{ADDING, AT, Docs, EXPIRY, Kind, O_OF_MANY, OPTIONS, Parameter};
 use crate::call::given::{Given, Verb};
 use crate::call::request::{Items, Request};
 use crate::call::{Call, Command, CommandError, Reply};
@@ -18,7 +15,6 @@ use crate::work::adding::Addition;
 use crate::work::creation;
 use crate::{options, rivals};
 
-/// The command BF.INSERT: adds items, and creates the filter from the options if the key is missing.
 pub struct Insert;
 
 /// The parameter for ITEMS and the items. RedisBloom documents the word separately, because its BF.INSERT always has
@@ -45,7 +41,7 @@ fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError
     let creation = creation::now(ctx, given)?;
     creation::create_empty(ctx, name, &mut key, creation)?;
     creation::log_rate(ctx, name, given.rate, Some(creation.filter.error_rate()));
-    key.changed(&[Insert::NAME]);
+    key.changed(Insert::NAME);
     Ok(())
 }
 
@@ -56,26 +52,7 @@ impl Command for Insert {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,
         since: c"1.0.0",
-        parameters: &[
-            KEY_TO_ADD_TO,
-            CAPACITY,
-            ERROR,
-            EXPANSION,
-            NOCREATE,
-            NONSCALING,
-            GROWING,
-            SEED,
-            LAYOUT,
-            TIGHTENING,
-            VALIDATESCALETO,
-            WINDOW,
-            SLICES,
-            REFRESH,
-            AT,
-            EXPIRY,
-            ITEMS,
-        ],
-        cacheable: true,
+        parameters: &[ADDING, OPTIONS, &[AT, EXPIRY, ITEMS]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

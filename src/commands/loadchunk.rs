@@ -11,7 +11,7 @@ use crate::stats::{self, Counted};
 use libbloom::codec::DecodeError;
 use libbloom::codec::chunks::{self, ChunkError};
 
-/// The command BF.LOADCHUNK: creates a filter from a header, or loads a chunk into an existing one.
+/// Creates a filter from a header, or loads a chunk into an existing one.
 pub struct LoadChunk;
 
 impl Command for LoadChunk {
@@ -21,25 +21,23 @@ impl Command for LoadChunk {
         summary: c"Restores a filter previously saved using SCANDUMP",
         complexity: O_OF_PIECE,
         since: c"1.0.0",
-        parameters: &[
-            Parameter::key(c"key", KeyUse::Fill),
+        parameters: &[&[
+            Parameter::key(c"key", KeyUse::FILL),
             Parameter::new(c"iterator", Kind::Integer),
             Parameter::new(c"data", Kind::Text),
-        ],
-        cacheable: true,
+        ]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let [name, iterator, data] = exactly(arguments)?;
-        let data = data.bytes();
         let iterator = whole(iterator.bytes()).ok_or(CommandError::LOAD_ITERATOR)?;
+        let data = data.bytes();
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         match key.filter() {
             Some(filter) => {
                 if !filter.load_chunk(iterator, data)? {
-                    Reply(ctx).ok();
-                    return Ok(());
+                    return Reply(ctx).ok();
                 }
             }
             None if iterator == chunks::HEADER => {
@@ -52,9 +50,8 @@ impl Command for LoadChunk {
             None => return Err(CommandError::NOT_FOUND),
         }
         ctx.replicate_verbatim();
-        key.changed(&[LoadChunk::NAME]);
-        Reply(ctx).ok();
-        Ok(())
+        key.changed(Self::NAME);
+        Reply(ctx).ok()
     }
 }
 
@@ -62,7 +59,7 @@ impl From<DecodeError> for CommandError {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::OutOfMemory { .. } => Self::NO_MEMORY_TO_CREATE,
-            DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => Self::BAD_HEADER,
+            _ => Self::BAD_HEADER,
         }
     }
 }

@@ -7,7 +7,6 @@ use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::work::adding::Addition;
 use crate::work::creation;
 
-/// The command BF.MADD: adds items, and creates the filter with the configured defaults if the key is missing.
 pub struct MAdd;
 
 impl Command for MAdd {
@@ -17,8 +16,7 @@ impl Command for MAdd {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,
         since: c"1.0.0",
-        parameters: &[KEY_TO_ADD_TO, ITEM.multiple()],
-        cacheable: true,
+        parameters: &[&[KEY_TO_ADD_TO, ITEM.multiple()]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

@@ -16,8 +16,7 @@ use crate::work::sources::{O_OF_SOURCES, Sources};
 use libbloom::Filter;
 use libbloom::params::ErrorRate;
 
-/// The command BF.MERGE: unites filters, so that the destination contains every item of every source.
-pub struct Merge;
+pub(crate) struct Merge;
 
 /// The parsed arguments of BF.MERGE.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +54,7 @@ impl<'a, A: Argument<'a>> MergeRequest<'a, A> {
         })
     }
 
-    /// The error rate of the result as it is used.
-    pub fn used_rate(&self) -> Option<ErrorRate> {
+    pub(crate) fn used_rate(&self) -> Option<ErrorRate> {
         self.rate.map(|rate| rate.used)
     }
 }
@@ -68,8 +66,12 @@ impl MergeRequest<'_, Arg<'_>> {
         let mut key = unsafe { keyspace::write(ctx, self.keys.destination) }?;
         if key.filter().is_none() || self.overrides {
             let sources = Sources::of(ctx, self.keys, None)?;
-            let filter = self.union(ctx, &sources)?;
-            sources.store(&mut key, filter);
+            let (filters, memory) = (sources.filters(), sources.memory());
+            let united = Filter::union(filters, self.used_rate(), &|demand| memory.allow(demand));
+            let united = united.map_err(|error| sources.refused_creation(error))?;
+            let first = filters.first().map_or(0, |first| first.layers());
+            log_growth(ctx, self.keys.destination, &united, first);
+            sources.store(&mut key, united);
         } else {
             let sources = Sources::of(ctx, self.keys, Some(&key))?;
             let changed = key.filter().map(|filter| self.absorb(ctx, filter, &sources));
@@ -80,19 +82,8 @@ impl MergeRequest<'_, Arg<'_>> {
         let used = self.used_rate().map(ErrorRate::value);
         log_rate(ctx, self.keys.destination, self.rate, used);
         ctx.replicate_verbatim();
-        key.changed(&[Merge::NAME]);
+        key.changed(Merge::NAME);
         Ok(())
-    }
-
-    /// Makes a new filter from all sources.
-    fn union(&self, ctx: Ctx<'_>, sources: &Sources<'_>) -> Result<Filter, CommandError> {
-        let filters = sources.filters();
-        let memory = sources.memory();
-        let united = Filter::union(filters, self.used_rate(), &|demand| memory.allow(demand));
-        let united = united.map_err(|error| sources.refused_creation(error))?;
-        let first = filters.first().map_or(0, |first| first.layers());
-        log_growth(ctx, self.keys.destination, &united, first);
-        Ok(united)
     }
 
     /// Adds the sources to the destination's filter. Returns whether that changed it.
@@ -121,25 +112,22 @@ impl MergeRequest<'_, Arg<'_>> {
 
 impl Command for Merge {
     const NAME: &'static CStr = c"bf.merge";
-    const FLAGS: &'static CStr = c"write deny-oom";
+    const FLAGS: &'static CStr = c"write deny-oom getkeys-api";
     const DOCS: Docs = Docs {
         summary: c"Merges Bloom Filters: all items of the sources are found in the destination, which is created if it does not exist",
         complexity: O_OF_SOURCES,
         since: SINCE_OWN,
-        parameters: &[
-            Parameter::key(c"destination", KeyUse::Merge),
+        parameters: &[&[
+            Parameter::key(c"destination", KeyUse::CHANGE),
             NUMKEYS,
             SOURCES,
             ERROR,
             Parameter::option(c"override", c"OVERRIDE", Kind::Word),
-        ],
-        cacheable: true,
+        ]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = MergeRequest::parse(arguments)?;
-        request.apply(ctx)?;
-        Reply(ctx).ok();
-        Ok(())
+        MergeRequest::parse(arguments)?.apply(ctx)?;
+        Reply(ctx).ok()
     }
 }

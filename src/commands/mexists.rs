@@ -7,8 +7,6 @@ use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::work::window;
 use crate::{keyspace, limits};
 
-/// The command BF.MEXISTS: replies for each item whether it is (probably) in a filter; a missing key is an empty
-/// filter.
 pub struct MExists;
 
 impl Command for MExists {
@@ -18,8 +16,7 @@ impl Command for MExists {
         summary: c"Checks whether one or more items exist in a Bloom Filter",
         complexity: O_OF_MANY,
         since: c"1.0.0",
-        parameters: &[KEY, ITEM.multiple()],
-        cacheable: true,
+        parameters: &[&[KEY, ITEM.multiple()]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

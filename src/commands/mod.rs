@@ -4,26 +4,26 @@
 //! The order inside a command: parse (no key is touched), open the key with its type checked, change the filter. Only
 //! if the filter changed: propagate, signal and notify once. Then reply.
 
-pub mod add;
-pub mod addpacked;
-pub mod card;
-pub mod debug;
-pub mod except;
-pub mod exists;
+mod add;
+pub(crate) mod addpacked;
+mod card;
+pub(crate) mod debug;
+mod except;
+mod exists;
 pub mod existspacked;
 pub mod info;
-pub mod insert;
+pub(crate) mod insert;
 pub mod intersect;
-pub mod load;
-pub mod loadchunk;
-pub mod madd;
+mod load;
+mod loadchunk;
+mod madd;
 pub mod merge;
-pub mod mexists;
-pub mod plan;
-pub mod reserve;
-pub mod reset;
-pub mod scandump;
-pub mod shrink;
+mod mexists;
+pub(crate) mod plan;
+pub(crate) mod reserve;
+mod reset;
+mod scandump;
+mod shrink;
 
 use std::ffi::CStr;
 use std::io::ErrorKind;
@@ -34,8 +34,7 @@ use crate::server::{Ctx, warn};
 /// The ACL category that contains exactly these commands.
 const CATEGORY: &CStr = c"bloom";
 
-/// Registers every command.
-pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let category = acl_category(ctx);
     register_command::<reserve::Reserve>(ctx, category)?;
     register_command::<add::Add>(ctx, category)?;
@@ -59,9 +58,8 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_command::<plan::Plan>(ctx, category)
 }
 
-/// Creates the ACL category of the commands, or finds an existing one of that name. Redis 8.0 keeps the category when
-/// it unloads the module. And rules for `@bloom` that were written for another module are meant for these commands
-/// too.
+/// Creates the ACL category of the commands, or finds one: Redis 8.0 keeps it when it unloads the module, and another
+/// module's rules for `@bloom` are meant for these commands too.
 fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     match ctx.add_acl_category(CATEGORY)? {
         Err(why) if why.kind() != ErrorKind::ResourceBusy => {

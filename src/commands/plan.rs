@@ -2,19 +2,13 @@
 
 use std::ffi::CStr;
 
-use crate::call::docs::{
-    Docs, EXPANSION, GROWING, LAYOUT, NONSCALING, RATE, REFRESH, SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING,
-    VALIDATESCALETO, WINDOW,
-};
+use crate::call::docs::{Docs, OPTIONS, SINCE_OWN, SIZED};
 use crate::call::given::{Given, Verb};
 use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::options;
 use crate::server::few;
-use libbloom::plan::{self, Stage};
-use libbloom::spec::Spec;
+use libbloom::plan;
 
-/// The command BF.PLAN: replies the size of the filter that BF.RESERVE would create from these arguments, at once and
-/// after it has grown.
 pub struct Plan;
 
 /// The stages of the reply, in multiples of the filter's capacity.
@@ -30,21 +24,7 @@ impl Command for Plan {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
         since: SINCE_OWN,
-        parameters: &[
-            RATE,
-            SIZE,
-            EXPANSION,
-            NONSCALING,
-            GROWING,
-            SEED,
-            LAYOUT,
-            TIGHTENING,
-            VALIDATESCALETO,
-            WINDOW,
-            SLICES,
-            REFRESH,
-        ],
-        cacheable: true,
+        parameters: &[SIZED, OPTIONS],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -55,37 +35,30 @@ impl Command for Plan {
         let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
         let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
         let stages = few(counts.iter().map_while(|&items| plan.at(items)));
-        reply_plan(Reply(ctx), spec, &plan, &stages);
+        let first = plan.layers().first();
+        let expansion = spec.expansion().map(u64::from);
+        // A window drops layers, and has no such number.
+        let most_items = (!spec.has_window()).then(|| spec.most_items());
+        let reply = Reply(ctx);
+        reply.map(8);
+        reply.field("Capacity").integer(spec.capacity());
+        reply.field("Error rate").double(spec.error_rate());
+        reply.field("Expansion rate").integer_if_any(expansion);
+        reply.field("Layout").bulk(spec.layout().name().as_bytes());
+        let lines = first.and_then(|layer| layer.lines_per_item);
+        reply.field("Lines").integer_if_any(lines);
+        let probes = first.map(|layer| layer.probes);
+        reply.field("Probes").integer_if_any(probes);
+        reply.field("Most items").integer_if_any(most_items);
+        reply.field("Stages").array(stages.len());
+        for stage in stages {
+            reply.map(5);
+            reply.field("Items").integer(stage.items);
+            reply.field("Size").integer(stage.bytes);
+            reply.field("Number of filters").integer(stage.layers as u64);
+            reply.field("Bits per item").double(stage.bits_per_item());
+            reply.field("Error rate").double(stage.error_rate);
+        }
         Ok(())
-    }
-}
-
-fn reply_plan(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage]) {
-    let first = plan.layers().first();
-    reply.map(8);
-    reply.field("Capacity").integer(spec.capacity());
-    reply.field("Error rate").double(spec.error_rate());
-    reply
-        .field("Expansion rate")
-        .integer_if_any(spec.expansion().map(u64::from));
-    reply.field("Layout").bulk(spec.layout().name().as_bytes());
-    reply
-        .field("Lines")
-        .integer_if_any(first.and_then(|layer| layer.lines_per_item));
-    reply
-        .field("Probes")
-        .integer_if_any(first.map(|layer| layer.probes));
-    // A window drops layers, and has no such number.
-    reply
-        .field("Most items")
-        .integer_if_any((!spec.has_window()).then(|| spec.most_items()));
-    reply.field("Stages").array(stages.len());
-    for stage in stages {
-        reply.map(5);
-        reply.field("Items").integer(stage.items);
-        reply.field("Size").integer(stage.bytes);
-        reply.field("Number of filters").integer(stage.layers as u64);
-        reply.field("Bits per item").double(stage.bits_per_item());
-        reply.field("Error rate").double(stage.error_rate);
     }
 }

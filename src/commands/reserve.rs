@@ -2,21 +2,16 @@
 
 use std::ffi::CStr;
 
-use crate::call::docs::{
-    Docs, EXPANSION, EXPIRY, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, Parameter, RATE, REFRESH,
-    SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
-};
+use crate::call::docs::{Docs, EXPIRY, KEY_TO_CREATE, Kind, OPTIONS, Parameter, SIZED};
 use crate::call::given::Verb;
 use crate::call::request::Request;
 use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::creation;
 use crate::{keyspace, rivals};
 
-/// The command BF.RESERVE: creates an empty filter.
 pub struct Reserve;
 
-/// The option `NX`.
-const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
+const NX: Parameter = Parameter::of_own(c"nx", c"NX", Kind::Word).optional();
 
 impl Command for Reserve {
     const NAME: &'static CStr = c"bf.reserve";
@@ -26,24 +21,7 @@ impl Command for Reserve {
         summary: c"Creates a new Bloom Filter",
         complexity: c"O(1)",
         since: c"1.0.0",
-        parameters: &[
-            KEY_TO_CREATE,
-            RATE,
-            SIZE,
-            EXPANSION,
-            NONSCALING,
-            GROWING,
-            SEED,
-            LAYOUT,
-            TIGHTENING,
-            VALIDATESCALETO,
-            WINDOW,
-            SLICES,
-            REFRESH,
-            NX,
-            EXPIRY,
-        ],
-        cacheable: true,
+        parameters: &[&[KEY_TO_CREATE], SIZED, OPTIONS, &[NX, EXPIRY]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -62,8 +40,7 @@ impl Command for Reserve {
         creation::create_empty(ctx, name, &mut key, creation)?;
         creation::log_rate(ctx, name, given.rate, Some(creation.filter.error_rate()));
         creation::log_layer_limit(ctx, name, creation.filter);
-        key.changed(&[Self::NAME]);
-        Reply(ctx).ok();
-        Ok(())
+        key.changed(Self::NAME);
+        Reply(ctx).ok()
     }
 }

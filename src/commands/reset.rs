@@ -7,25 +7,9 @@ use crate::call::docs::{Docs, KeyUse, O_OF_LAYERS, Parameter, SINCE_OWN};
 use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
-use crate::server::{Arg, Ctx};
 use crate::work::{changing, creation};
 
-/// The command BF.RESET: empties a filter, which is then like a new one with the same options.
 pub struct Reset;
-
-fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
-    // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
-    let mut key = unsafe { keyspace::write(ctx, name) }?;
-    let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
-    let memory = CommandMemory::of_command(ctx, name);
-    let emptied = filter.emptied(&|demand| memory.allow(demand));
-    if let Some(emptied) = emptied.map_err(|error| creation::refused(ctx, name, error))? {
-        changing::replace(ctx, &mut key, emptied);
-        ctx.replicate_verbatim();
-        key.changed(&[Reset::NAME]);
-    }
-    Ok(())
-}
 
 impl Command for Reset {
     const NAME: &'static CStr = c"bf.reset";
@@ -34,14 +18,21 @@ impl Command for Reset {
         summary: c"Makes a Bloom Filter empty again, like a new one with its parameters",
         complexity: O_OF_LAYERS,
         since: SINCE_OWN,
-        parameters: &[Parameter::key(c"key", KeyUse::Drop)],
-        cacheable: true,
+        parameters: &[&[Parameter::key(c"key", KeyUse::DROP)]],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let [key] = exactly(arguments)?;
-        apply(ctx, key)?;
-        Reply(ctx).ok();
-        Ok(())
+        let [name] = exactly(arguments)?;
+        // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+        let mut key = unsafe { keyspace::write(ctx, name) }?;
+        let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
+        let memory = CommandMemory::of_command(ctx, name);
+        let emptied = filter.emptied(&|demand| memory.allow(demand));
+        if let Some(emptied) = emptied.map_err(|error| creation::refused(ctx, name, error))? {
+            changing::replace(ctx, &mut key, emptied);
+            ctx.replicate_verbatim();
+            key.changed(Self::NAME);
+        }
+        Reply(ctx).ok()
     }
 }

@@ -8,8 +8,7 @@ use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use libbloom::codec::chunks;
 
-/// The command BF.SCANDUMP: replies the next chunk of a filter with its iterator; 0 and an empty chunk after the last
-/// one.
+/// After the last chunk the iterator is 0, and the chunk empty.
 pub struct ScanDump;
 
 impl Command for ScanDump {
@@ -19,9 +18,9 @@ impl Command for ScanDump {
         summary: c"Begins an incremental save of the bloom filter",
         complexity: O_OF_PIECE,
         since: c"1.0.0",
-        parameters: &[KEY, Parameter::new(c"iterator", Kind::Integer)],
-        cacheable: false,
+        parameters: &[&[KEY, Parameter::new(c"iterator", Kind::Integer)]],
     };
+    const CACHEABLE: bool = false;
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let [key, iterator] = exactly(arguments)?;
@@ -31,16 +30,8 @@ impl Command for ScanDump {
         let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;
         let reply = Reply(ctx);
         reply.array(2);
-        match chunk {
-            Some(chunk) => {
-                reply.integer(chunk.iterator.unsigned_abs());
-                reply.bulk(&chunk.bytes);
-            }
-            None => {
-                reply.integer(0);
-                reply.bulk(b"");
-            }
-        }
+        reply.integer(chunk.as_ref().map_or(0, |chunk| chunk.iterator.unsigned_abs()));
+        reply.bulk(chunk.as_ref().map_or(b"", |chunk| &chunk.bytes));
         Ok(())
     }
 }

@@ -13,7 +13,6 @@ use crate::stats::{self, Counted};
 use libbloom::Filter;
 use libbloom::codec::{self, chunks};
 
-/// Saves a filter.
 pub unsafe extern "C" fn rdb_save(stream: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let mut stream = unsafe { Rdb::of_callback(stream) };
@@ -71,9 +70,8 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     bytes.unwrap_or(0)
 }
 
-/// How much work it is to free a filter, in units of 16 KiB; above 64 the server frees it in the background. 1 MiB is
-/// freed in about 0.1 ms. And while a server evicts keys, it counts what is being freed in the background as used,
-/// and evicts more than it needs to.
+/// How much work it is to free a filter, in units of 16 KiB. Above 64, which take about 0.1 ms, the server does it in
+/// the background; while it evicts keys it then counts the filter as used, and evicts more than it needs to.
 pub unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };

@@ -64,7 +64,6 @@ trait DefragCalls {
     fn must_pause(&mut self) -> bool;
 }
 
-/// The calls of a server whose callback runs.
 struct ServerCalls(*mut raw::RedisModuleDefragCtx);
 
 impl DefragCalls for ServerCalls {
@@ -82,8 +81,8 @@ impl DefragCalls for ServerCalls {
     }
 
     unsafe fn move_block(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>> {
-        // SAFETY: the context is alive, and the block is the server's. The new block is of the
-        // same size class, and so aligned alike.
+        // SAFETY: the context is alive, and the block is the server's. The new block is of the same size class, and so
+        // aligned alike.
         let moved: *mut c_void = unsafe { call!(RedisModule_DefragAlloc(self.0, block.as_ptr().cast())) };
         NonNull::new(moved.cast())
     }

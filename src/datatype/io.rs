@@ -10,11 +10,7 @@ use libbloom::codec::DecodeError;
 use libbloom::codec::stream::{Array, Sink, Source};
 
 /// An RDB stream of the server's, for the time of a callback.
-#[derive(Debug)]
-pub struct Rdb<'a> {
-    stream: *mut raw::RedisModuleIO,
-    callback: PhantomData<&'a ()>,
-}
+pub struct Rdb<'a>(*mut raw::RedisModuleIO, PhantomData<&'a ()>);
 
 impl<'a> Rdb<'a> {
     /// The stream of a running callback.
@@ -22,16 +18,12 @@ impl<'a> Rdb<'a> {
     /// # Safety
     /// `raw` is what the server gave to a save or load callback, which runs for all of `'a`.
     pub unsafe fn of_callback(raw: *mut raw::RedisModuleIO) -> Self {
-        Self {
-            stream: raw,
-            callback: PhantomData,
-        }
+        Self(raw, PhantomData)
     }
 
-    /// The context of the callback.
     pub fn context(&self) -> Option<Ctx<'a>> {
         // SAFETY: the stream is alive.
-        let ctx = unsafe { call!(RedisModule_GetContextFromIO(self.stream)) };
+        let ctx = unsafe { call!(RedisModule_GetContextFromIO(self.0)) };
         // SAFETY: the server keeps the context as long as the stream.
         unsafe { Ctx::of_callback(ctx) }
     }
@@ -39,7 +31,7 @@ impl<'a> Rdb<'a> {
     /// The key of the value, where the server tells it.
     pub fn key(&self) -> Option<Arg<'a>> {
         // SAFETY: the stream is alive.
-        let key = unsafe { call!(RedisModule_GetKeyNameFromIO(self.stream)) };
+        let key = unsafe { call!(RedisModule_GetKeyNameFromIO(self.0)) };
         // SAFETY: the server keeps the name as long as the stream.
         unsafe { Arg::of_callback(key) }
     }
@@ -49,15 +41,15 @@ impl<'a> Rdb<'a> {
         let mut length = 0;
         // SAFETY: the stream is alive, `length` takes the length.
         let start: *mut std::ffi::c_char =
-            unsafe { call!(RedisModule_LoadStringBuffer(self.stream, &raw mut length)) };
+            unsafe { call!(RedisModule_LoadStringBuffer(self.0, &raw mut length)) };
         let start = NonNull::new(start.cast()).ok_or(DecodeError::Truncated)?;
         self.checked(Buffer { start, length })
     }
 
-    /// Returns `value` unless the stream failed; the server then returns zeros that mean nothing.
+    /// Returns `value` unless the stream failed: the server then returns zeros that mean nothing.
     fn checked<T>(&self, value: T) -> Result<T, DecodeError> {
         // SAFETY: the stream is alive.
-        if unsafe { call!(RedisModule_IsIOError(self.stream)) } == 0 {
+        if unsafe { call!(RedisModule_IsIOError(self.0)) } == 0 {
             Ok(value)
         } else {
             Err(DecodeError::Truncated)
@@ -68,12 +60,12 @@ impl<'a> Rdb<'a> {
 impl Sink for Rdb<'_> {
     fn put_unsigned(&mut self, value: u64) {
         // SAFETY: the stream is alive.
-        unsafe { call!(RedisModule_SaveUnsigned(self.stream, value)) };
+        unsafe { call!(RedisModule_SaveUnsigned(self.0, value)) };
     }
 
     fn put_double(&mut self, value: f64) {
         // SAFETY: the stream is alive.
-        unsafe { call!(RedisModule_SaveDouble(self.stream, value)) };
+        unsafe { call!(RedisModule_SaveDouble(self.0, value)) };
     }
 
     fn put_string(&mut self, bytes: &[u8]) {
@@ -86,7 +78,7 @@ impl Sink for Rdb<'_> {
         // SAFETY: the stream is alive, and the server copies the bytes.
         unsafe {
             call!(RedisModule_SaveStringBuffer(
-                self.stream,
+                self.0,
                 bytes.as_ptr().cast(),
                 bytes.len()
             ))
@@ -97,13 +89,13 @@ impl Sink for Rdb<'_> {
 impl Source for Rdb<'_> {
     fn unsigned(&mut self) -> Result<u64, DecodeError> {
         // SAFETY: the stream is alive.
-        let value = unsafe { call!(RedisModule_LoadUnsigned(self.stream)) };
+        let value = unsafe { call!(RedisModule_LoadUnsigned(self.0)) };
         self.checked(value)
     }
 
     fn double(&mut self) -> Result<f64, DecodeError> {
         // SAFETY: the stream is alive.
-        let value = unsafe { call!(RedisModule_LoadDouble(self.stream)) };
+        let value = unsafe { call!(RedisModule_LoadDouble(self.0)) };
         self.checked(value)
     }
 
@@ -117,7 +109,6 @@ impl Source for Rdb<'_> {
 }
 
 /// The digest of a value for DEBUG DIGEST-VALUE, over all that a save would write.
-#[derive(Debug)]
 pub struct Digest(*mut raw::RedisModuleDigest);
 
 impl Digest {
@@ -129,7 +120,6 @@ impl Digest {
         Self(raw)
     }
 
-    /// Completes the digest.
     pub fn finish(self) {
         // SAFETY: the digest is alive.
         unsafe { call!(RedisModule_DigestEndSequence(self.0)) };
@@ -170,8 +160,7 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// Turns the memory into a box without copying it: the module's allocator is the server's, and frees a block by
-    /// its address.
+    /// Turns the memory into a box without a copy: the module's allocator is the server's, and frees by the address.
     fn into_array(self) -> Array {
         if self.length == 0 {
             return Array::Bytes(Box::default());

@@ -12,9 +12,6 @@ use libbloom::Filter;
 use libbloom::chain::Allowance;
 use libbloom::codec::{self, DecodeError};
 
-/// A callback that loads a value of an encoding version. Null tells the server that the payload is bad.
-pub type Load = unsafe extern "C" fn(*mut raw::RedisModuleIO, c_int) -> *mut c_void;
-
 /// Loads a filter of any layout but valkey-bloom's.
 pub unsafe extern "C" fn load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
@@ -56,7 +53,7 @@ fn load_and_count(
         Some(Ok(filter)) => {
             stats::loaded(&filter);
             let filter = Counted::new(filter);
-            if ctx.is_some_and(Ctx::loads_asynchronously) {
+            if ctx.is_some_and(|ctx| ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)) {
                 stats::hide_until_loaded(&filter);
             }
             Box::into_raw(filter).cast()

@@ -21,20 +21,20 @@ const VALKEY_NAME: &str = "bloomfltr";
 pub const SERVER_HEADERS: usize = 2 * 16;
 
 /// The type of all filters but those in valkey-bloom's layout.
-static FILTER: RedisType = RedisType::new(NAME, codec::ENCODING_VERSION, methods(loading::load));
+static FILTER: RedisType = RedisType::new(NAME, codec::ENCODING_VERSION, methods(Some(loading::load)));
 
 /// The type of filters in valkey-bloom's layout.
 static VALKEY_FILTER: RedisType = RedisType::new(
     VALKEY_NAME,
     codec::valkey::ENCODING_VERSION,
-    methods(loading::load_valkey),
+    methods(Some(loading::load_valkey)),
 );
 
-/// The callbacks of a type. The two types differ in loading only.
-const fn methods(rdb_load: loading::Load) -> raw::RedisModuleTypeMethods {
+/// The callbacks of a type; the two differ in loading only.
+const fn methods(rdb_load: raw::RedisModuleTypeLoadFunc) -> raw::RedisModuleTypeMethods {
     raw::RedisModuleTypeMethods {
         version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
-        rdb_load: Some(rdb_load),
+        rdb_load,
         rdb_save: Some(callbacks::rdb_save),
         aof_rewrite: Some(rewriting::aof_rewrite),
         mem_usage: Some(callbacks::mem_usage),
@@ -55,7 +55,6 @@ const fn methods(rdb_load: loading::Load) -> raw::RedisModuleTypeMethods {
     }
 }
 
-/// Registers the types.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     for (kind, name) in [(&FILTER, NAME), (&VALKEY_FILTER, VALKEY_NAME)] {
         kind.create_data_type(ctx.raw())
@@ -64,10 +63,8 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A type as the server knows it.
 pub type RawType = *mut raw::RedisModuleType;
 
-/// The data type of a key that holds `filter`.
 pub fn of(filter: &Filter) -> RawType {
     raw_type(match filter.as_valkey() {
         Some(_) => &VALKEY_FILTER,

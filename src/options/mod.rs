@@ -9,20 +9,17 @@ use redis_module::raw;
 
 use crate::number;
 use crate::server::shown::shown;
-use crate::server::{Arg, Ctx, OwnedString, call, few, guarded, note, warn};
+use crate::server::{Arg, Ctx, OwnedString, call, entry, few, guarded, note, warn};
 use libbloom::layouts::blocked::secret::Secret;
 use libbloom::params::Seed;
 use values::{Config, ConfigOption, is_cuckoo_option};
 
-/// The present options, and what goes with them.
 struct Current {
     config: Config,
-    /// The secret of the configured seed, kept so that new filters share it. `None` when the module is being
-    /// unloaded.
+    /// The secret of the configured seed, which new filters share. `None` when the module is being unloaded.
     secret: Option<Arc<Secret>>,
     /// The last values that CONFIG GET returned; the server borrows them.
     given: [Option<OwnedString>; ConfigOption::ALL.len()],
-    /// Whether the module is still being loaded.
     starting: bool,
     /// The option that was refused during the load, and why.
     refused: Option<String>,
@@ -53,7 +50,6 @@ impl Current {
         }
     }
 
-    /// Ends the load: all its options are set.
     fn started(&mut self) {
         self.starting = false;
         self.log_rate();
@@ -64,8 +60,8 @@ fn current() -> MutexGuard<'static, Current> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Frees what the options hold. The server unloads the module with its statics, after which nothing could free this.
-pub fn free_all() {
+/// Frees what the options hold: the server unloads the module with its statics.
+pub(crate) fn free_all() {
     // A load may fail before the options exist.
     if LazyLock::get(&CURRENT).is_none() {
         return;
@@ -76,8 +72,7 @@ pub fn free_all() {
     current.refused = None;
 }
 
-/// A copy of the configuration.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     current().config.clone()
 }
 
@@ -106,9 +101,9 @@ fn random_seed() -> Seed {
     Seed(u64::from_le_bytes(bytes))
 }
 
-/// Reads the module's load arguments: pairs of a name, in any of its forms, and a value. Arguments that only
-/// RedisBloom has are ignored, with a line in the log; so is a single empty argument.
-pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
+/// Reads the load arguments: pairs of a name, in any of its forms, and a value. Those that only RedisBloom has are
+/// ignored, with a line in the log; so is a single empty argument.
+pub(crate) fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
     if let [only] = arguments
         && only.bytes().is_empty()
     {
@@ -143,26 +138,24 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Registers the options with the server, if it supports options of modules (7.0 and later), and reads their values
-/// from its configuration file. Load arguments become the defaults.
-pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    // SAFETY: the table is filled once, before any callback of the module runs.
-    if unsafe { raw::RedisModule_RegisterStringConfig }.is_none() {
+/// Registers the options with the server, if it supports those of modules (7.0 and later), and reads its configuration
+/// file. Load arguments become the defaults.
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    if entry!(RedisModule_RegisterStringConfig).is_none() {
         current().started();
         return Ok(());
     }
-    let unprefixed = has_unprefixed_options(ctx);
+    // In Redis 8 and later the names may omit the module's name and a dot. Valkey refuses or ignores that.
+    let is_new = ctx
+        .major_version(c"redis_version")
+        .is_some_and(|major| major >= 8);
+    let (prefix, separator, flags) = if is_new && ctx.info_text(c"server", c"valkey_version").is_none() {
+        ("bf-", '-', raw::REDISMODULE_CONFIG_UNPREFIXED)
+    } else {
+        ("", '.', raw::REDISMODULE_CONFIG_DEFAULT)
+    };
     for (index, option) in ConfigOption::ALL.into_iter().enumerate() {
-        let name = if unprefixed {
-            format!("bf-{}", option.name())
-        } else {
-            option.name().to_owned()
-        };
-        let flags = if unprefixed {
-            raw::REDISMODULE_CONFIG_UNPREFIXED
-        } else {
-            raw::REDISMODULE_CONFIG_DEFAULT
-        };
+        let name = format!("{prefix}{}", option.name());
         let default = current().config.get(option);
         let (Ok(c_name), Ok(default)) = (CString::new(name.clone()), CString::new(default)) else {
             continue;
@@ -186,25 +179,13 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     }
     // SAFETY: the context is that of the module's loading.
     if unsafe { call!(RedisModule_LoadConfigs(ctx.raw())) } != raw::REDISMODULE_OK as c_int {
-        let why = current().refused.take();
-        return Err(why.map_or_else(
-            || "the module's options in the configuration were refused".to_owned(),
-            |why| {
-                let separator = if unprefixed { '-' } else { '.' };
-                format!("option bf{separator}{why}")
-            },
-        ));
+        return Err(match current().refused.take() {
+            Some(why) => format!("option bf{separator}{why}"),
+            None => "the module's options in the configuration were refused".to_owned(),
+        });
     }
     current().started();
     Ok(())
-}
-
-/// Whether the names of options may omit the module's name and a dot: in Redis 8 and later. Valkey has no such names,
-/// and refuses or ignores the request.
-fn has_unprefixed_options(ctx: Ctx<'_>) -> bool {
-    ctx.major_version(c"redis_version")
-        .is_some_and(|major| major >= 8)
-        && ctx.info_text(c"server", c"valkey_version").is_none()
 }
 
 unsafe extern "C" fn get_option(_name: *const c_char, index: *mut c_void) -> *mut raw::RedisModuleString {

@@ -7,34 +7,9 @@ use libbloom::params::{Capacity, ErrorRate, Expansion, Seed};
 /// The configured seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeedValue {
-    /// A number.
     Chosen(Seed),
     /// `random:` and a number: a seed that was drawn at random, for this run of the server only.
     Drawn(Seed),
-}
-
-/// What a command of a client makes of a missing key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MissingKey {
-    /// An empty filter, to which items are added with the configured defaults.
-    Empty,
-    /// An error, unless the command says for how many items the filter is made.
-    Error,
-}
-
-impl MissingKey {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Error => "error",
-        }
-    }
-
-    fn named(word: &str) -> Option<Self> {
-        let all = [Self::Empty, Self::Error];
-        all.into_iter()
-            .find(|missing| word.eq_ignore_ascii_case(missing.name()))
-    }
 }
 
 /// Derives from the rows both [`ConfigOption`] and [`Config`], which has a field for each row.
@@ -154,10 +129,15 @@ table! {
         bytes.ok_or(range)
     };
 
-    /// What a client's command makes of a missing key.
-    MissingKey "missing-key", missing_key: MissingKey = MissingKey::Empty;
-    show |missing| missing.name().to_owned();
-    read |value, _| Ok(MissingKey::named(value).ok_or("empty or error")?);
+    /// Whether a missing key is an error to a client's command that does not say for how many items the filter is made.
+    /// Otherwise it is an empty filter, to which items are added with the configured defaults.
+    MissingKey "missing-key", missing_key_is_error: bool = false;
+    show |is_error| (if is_error { "error" } else { "empty" }).to_owned();
+    read |value, _| match value.to_ascii_lowercase().as_str() {
+        "empty" => Ok(false),
+        "error" => Ok(true),
+        _ => Err("empty or error".to_owned()),
+    };
 }
 
 /// RedisBloom's options for its Cuckoo filters, which this module does not have, without the `cf-` or `CF_` in front.
@@ -169,7 +149,7 @@ const CUCKOO_OPTIONS: [&str; 5] = [
     "max-iterations",
 ];
 
-/// Whether `name` is an option of RedisBloom's Cuckoo filters, in upper or lower case, with `_` or `-`.
+/// Whether `name` is an option of RedisBloom's Cuckoo filters, in any case, with `_` or `-`.
 pub fn is_cuckoo_option(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     name.strip_prefix("cf-")
@@ -248,16 +228,15 @@ impl SeedValue {
     }
 }
 
-/// The text for a seed that was drawn. It differs from every value that users type: a server does not pass on a value
-/// that is already set, so that a second `random` would not draw again. And it is not the number alone, because
-/// CONFIG REWRITE would then fix that seed for every later run.
+/// The text for a seed that was drawn. It differs from what users type: a server does not pass on a value that is
+/// already set, and a second `random` must draw again. And it is not the number alone, because CONFIG REWRITE would
+/// then fix that seed for every later run.
 pub fn drawn(seed: Seed) -> String {
     format!("random:{}", seed.0)
 }
 
 /// Whether `value` requires a new seed. `random` does. A drawn seed does so only in the configuration that a server
-/// starts with, where it comes from an earlier run; later it restores a seed, as a server does when other options
-/// were refused.
+/// starts with; later it restores a seed, as a server does when other options were refused.
 pub fn draws_seed(value: &str, at_start: bool) -> bool {
     match SeedValue::parse(value) {
         Ok(None) => true,
@@ -266,7 +245,6 @@ pub fn draws_seed(value: &str, at_start: bool) -> bool {
     }
 }
 
-/// A whole number from `least` to `most`.
 fn whole_in(value: &str, least: u64, most: u64) -> Result<u64, String> {
     let range = format!("in the range [{least}, {most}]");
     let number = number::whole(value.as_bytes()).ok_or_else(|| format!("a whole number {range}"))?;
@@ -276,8 +254,8 @@ fn whole_in(value: &str, least: u64, most: u64) -> Result<u64, String> {
     number.ok_or(range)
 }
 
-/// Parses a number of bytes with the units of the server's own memory options (`k`, `kb`, `m`, `mb`, `g`, `gb`; with
-/// a `b` powers of 1024, without it powers of 1000), in the form of [`number::whole`].
+/// Parses a number of bytes with the units of the server's own memory options: powers of 1024 with a `b`, powers of
+/// 1000 without it.
 fn byte_count(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -361,7 +339,7 @@ mod tests {
         }
         assert_eq!(config.expansion_factor, 0);
         assert_eq!(config.max_filter_bytes(), Some(4096));
-        assert_eq!(config.missing_key, MissingKey::Error);
+        assert!(config.missing_key_is_error);
     }
 
     /// A user who is told the range of a number looks for a wrong number, not for a typing error.

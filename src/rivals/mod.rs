@@ -13,8 +13,7 @@ use crate::options::{self, values::Config};
 use crate::server::{Arg, Ctx};
 use redisbloom::Release;
 
-/// Reads the arguments of a command that was called.
-pub fn read_call<'a>(
+pub(crate) fn read_call<'a>(
     verb: Verb,
     ctx: Ctx<'_>,
     arguments: &'a [Arg<'a>],
@@ -26,10 +25,9 @@ pub fn read_call<'a>(
     }
 }
 
-/// Reads the arguments of a command that comes from a primary or a file, whose words may be another module's. With a
-/// token they are this module's, as those of BF.ADDPACKED are. Others are RedisBloom's if it accepts them; then
-/// valkey-bloom's, whose creations it refuses; then this module's, in a client's words. `receiver` gives what others leave
-/// to whoever receives it.
+/// Reads the arguments of a command from a primary or a file. With a token the words are this module's, as those of
+/// BF.ADDPACKED are. Others are RedisBloom's if it accepts them; then valkey-bloom's, whose creations it refuses; then
+/// this module's. `receiver` gives what others leave to whoever receives it.
 pub fn read_relayed<'a, A: Argument<'a>>(
     verb: Verb,
     arguments: &'a [A],

@@ -35,8 +35,7 @@ pub enum Release {
 }
 
 impl Release {
-    /// The newest release that this server could follow: RedisBloom 8 does not load in Redis before 8 and Valkey
-    /// before 9.
+    /// The newest that this server could follow: RedisBloom 8 does not load in Redis before 8 and Valkey before 9.
     pub fn of_server(ctx: Ctx<'_>) -> Self {
         static RELEASE: OnceLock<Release> = OnceLock::new();
         *RELEASE.get_or_init(|| {
@@ -121,7 +120,7 @@ pub fn insert<'a, A: Argument<'a>>(
     Some(Request { key, given, items })
 }
 
-/// Parses an integer. One beyond 64 bits is replaced by the nearest that fits, which is outside of every range.
+/// Parses an integer; the nearest that fits stands for one beyond 64 bits, and is outside of every range.
 fn integer(bytes: &[u8]) -> Option<i64> {
     number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
@@ -160,8 +159,8 @@ impl Said {
 pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
     let (rate, capacity, rules) = (spec.error_rate(), spec.capacity(), spec.rules());
     let is_fixed = !rules.scales() && rules.expansion() > 0;
-    // RedisBloom keeps only the lower 32 bits of an expansion. They may be 0 in a filter that grows, while a given 0
-    // would make one that does not.
+    // RedisBloom keeps only the lower 32 bits of an expansion, which may be 0 in a filter that grows. A given 0 would
+    // make one that does not.
     let cut = if rules.scales() && rules.expansion() == 0 {
         1 << 32
     } else {

@@ -89,13 +89,11 @@ fn parsed<'a, T: std::str::FromStr>(value: impl Argument<'a>) -> Option<T> {
     str::from_utf8(value.bytes()).ok()?.parse().ok()
 }
 
-/// Parses a number of items, 1 or more.
 fn items_of<'a>(value: impl Argument<'a>) -> Option<u64> {
     let items: i64 = parsed(value)?;
     u64::try_from(items).ok().filter(|&items| items > 0)
 }
 
-/// Parses a number strictly between 0 and 1.
 fn share_of<'a>(value: impl Argument<'a>) -> Option<f64> {
     parsed(value).filter(|&share| share > 0.0 && share < 1.0)
 }

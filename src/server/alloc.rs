@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-use redis_module::raw;
+use super::entry;
 
 /// The alignment of `malloc` on every platform that the servers run on.
 const MALLOC_ALIGN: usize = 16;
@@ -27,14 +27,6 @@ const LARGE: usize = 1 << 16;
 /// What the kernel must be able to give besides a large block and as much again: an allocator maps tables of its own for
 /// large blocks, up to some megabytes at once, and the server must be able to go on.
 const SLACK: usize = 16 << 20;
-
-/// An entry of the server's table of calls; `None` where the server lacks it, or without a server.
-macro_rules! server {
-    ($name:ident) => {{
-        // SAFETY: the table is written once, before any other code of the module runs.
-        unsafe { raw::$name }
-    }};
-}
 
 /// An allocator, as far as its alignment is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +40,14 @@ enum Kind {
     Prefixed,
 }
 
-/// The server's allocator. Set once, before anything is allocated with an alignment above [`PREFIX`].
+/// The allocator in use; without a server the system's `malloc`.
 static KIND: OnceLock<Kind> = OnceLock::new();
 
-/// The allocator in use; without a server it is the system's `malloc`.
 fn kind() -> Kind {
     KIND.get().copied().unwrap_or(Kind::Malloc)
 }
 
-/// Determines how the server's allocator aligns. Call it before anything is allocated with an alignment above 8.
+/// Determines how the server's allocator aligns, before anything is allocated with an alignment above 8.
 pub fn detect(says_jemalloc: bool) {
     let kind = match says_jemalloc {
         true => Kind::Jemalloc,
@@ -78,7 +69,7 @@ fn kind_of_malloc(address: usize) -> Kind {
 /// The address of a block that the server's allocator returns; 0 without a server. The block is small enough for any heap,
 /// and large enough to get the allocator's usual alignment.
 fn probe() -> usize {
-    let (Some(alloc), Some(free)) = (server!(RedisModule_Alloc), server!(RedisModule_Free)) else {
+    let (Some(alloc), Some(free)) = (entry!(RedisModule_Alloc), entry!(RedisModule_Free)) else {
         return 0;
     };
     // SAFETY: the server's allocator takes any size.
@@ -117,20 +108,19 @@ thread_local! {
 /// Runs `work`, which cannot report a failure, such as a save. Its large requests skip the kernel check, so that it
 /// goes on as long as there is any memory, as the server itself does.
 pub fn without_kernel_check<T>(work: impl FnOnce() -> T) -> T {
-    /// Restores the check, also after a panic.
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
             SKIPS_KERNEL_CHECK.set(false);
         }
     }
+    // Restores the check, also after a panic.
     let _reset = Reset;
     SKIPS_KERNEL_CHECK.set(true);
     work()
 }
 
 /// The global allocator of the module.
-#[derive(Debug)]
 pub struct ModuleAllocator;
 
 /// Bytes that the allocator holds for a block, rounding included; without a server, the requested size.
@@ -138,95 +128,60 @@ pub struct ModuleAllocator;
 /// # Safety
 /// A block at `address` was allocated here with `layout`, and is not freed yet.
 pub unsafe fn held(address: *const u8, layout: Layout) -> usize {
-    let Some(malloc_size) = server!(RedisModule_MallocSize) else {
+    let Some(malloc_size) = entry!(RedisModule_MallocSize) else {
         return layout.size();
     };
-    let block = if is_unpadded(layout) {
-        address.cast_mut()
-    } else {
-        // SAFETY: an over-aligned block with padding has its own address before it.
-        unsafe { block_of_aligned(address.cast_mut()) }
-    };
+    // SAFETY: the caller guarantees it.
+    let block = unsafe { block_of(address.cast_mut(), layout) };
     // SAFETY: the block is the server's.
     unsafe { malloc_size(block.cast::<c_void>()) }
 }
 
 /// Whether a block of this layout has no padding, so that it can be moved as it is.
 pub fn is_unpadded(layout: Layout) -> bool {
-    padding(layout.align()) == 0
+    padding(kind(), layout.align()) == 0
 }
 
 /// Allocates a block from the server, or from the system without one, with the allocator's own alignment.
 ///
 /// # Safety
-/// `layout` has a size above 0 and an alignment of at most [`alignment`].
-unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
-    let bytes = layout.size();
-    let (Some(alloc), Some(calloc)) = (server!(RedisModule_Alloc), server!(RedisModule_Calloc)) else {
+/// `behind` is what the function of this name returns, for a size above 0.
+unsafe fn allocate(behind: Layout, zeroed: bool) -> *mut u8 {
+    let bytes = behind.size();
+    let (Some(alloc), Some(calloc)) = (entry!(RedisModule_Alloc), entry!(RedisModule_Calloc)) else {
         return match zeroed {
             // SAFETY: the caller guarantees it.
-            true => unsafe { System.alloc_zeroed(layout) },
+            true => unsafe { System.alloc_zeroed(behind) },
             // SAFETY: the caller guarantees it.
-            false => unsafe { System.alloc(layout) },
+            false => unsafe { System.alloc(behind) },
         };
     };
     if bytes > LARGE && !SKIPS_KERNEL_CHECK.get() && !kernel_grants(&mapped(bytes)) {
         return std::ptr::null_mut();
     }
-    let block = match (
-        zeroed,
-        server!(RedisModule_TryCalloc),
-        server!(RedisModule_TryAlloc),
-    ) {
+    let block = if zeroed {
+        let calloc = entry!(RedisModule_TryCalloc).unwrap_or(calloc);
         // SAFETY: the server's allocator takes any size, in all of its forms.
-        (true, Some(try_calloc), _) => unsafe { try_calloc(1, bytes) },
+        unsafe { calloc(1, bytes) }
+    } else {
+        let alloc = entry!(RedisModule_TryAlloc).unwrap_or(alloc);
         // SAFETY: as above.
-        (true, None, _) => unsafe { calloc(1, bytes) },
-        // SAFETY: as above.
-        (false, _, Some(try_alloc)) => unsafe { try_alloc(bytes) },
-        // SAFETY: as above.
-        (false, _, None) => unsafe { alloc(bytes) },
+        unsafe { alloc(bytes) }
     };
     block.cast()
 }
 
 /// Sizes that the kernel must be able to map at once for a large block of `bytes` bytes: the block itself, and the rest.
-/// jemalloc rounds the block up by a quarter at most, and maps up to two of its sizes more if it can, to keep the remainder
-/// for later requests; together that is less than twice the block. There are two sizes because a kernel without a limit
-/// for the process may refuse in one piece, as more than the machine has, what it grants in two.
+/// jemalloc rounds the block up by a quarter at most, and maps up to two of its sizes more if it can; together that is less
+/// than twice the block. There are two sizes because a kernel without a limit for the process may refuse in one piece, as
+/// more than the machine has, what it grants in two.
 fn mapped(bytes: usize) -> [usize; 2] {
     [bytes, bytes.saturating_add(SLACK)]
 }
 
-/// Frees a block that [`allocate`] returned.
-///
-/// # Safety
-/// `block` came from [`allocate`] with `layout`.
-unsafe fn release(block: *mut u8, layout: Layout) {
-    match server!(RedisModule_Free) {
-        // SAFETY: the block is the server's.
-        Some(free) => unsafe { free(block.cast::<c_void>()) },
-        // SAFETY: without a server the block is the system's, of this layout.
-        None => unsafe { System.dealloc(block, layout) },
-    }
-}
-
-/// The alignment of every block of the allocator. The jemalloc that comes with a server has sizes such as 24, 40 and
-/// 56, whose blocks start at multiples of 8.
-fn alignment() -> usize {
-    match kind() {
-        Kind::Malloc => MALLOC_ALIGN,
-        Kind::Jemalloc | Kind::Prefixed => PREFIX,
-    }
-}
-
-/// Bytes that are requested in addition to a block, so that its contents can be aligned.
-fn padding(align: usize) -> usize {
-    padding_of(kind(), align)
-}
-
-/// The [`padding`] with an allocator of this kind.
-fn padding_of(kind: Kind, align: usize) -> usize {
+/// Bytes that are requested in addition to a block, so that its contents can be aligned. The jemalloc that comes with a
+/// server has sizes such as 24, 40 and 56, whose blocks start at multiples of 8; it aligns [larger sizes](unmoved).
+fn padding(kind: Kind, align: usize) -> usize {
     match kind {
         Kind::Jemalloc => 0,
         Kind::Malloc if align <= MALLOC_ALIGN => 0,
@@ -235,11 +190,10 @@ fn padding_of(kind: Kind, align: usize) -> usize {
     }
 }
 
-/// The layout of the allocator's block for a block of higher alignment, with room to shift the contents if
-/// that is needed.
+/// The layout of the allocator's block for a block of any alignment, with room to shift the contents if that is needed.
 fn behind(layout: Layout) -> Option<Layout> {
-    let bytes = unmoved(kind(), layout.size(), layout.align());
-    let bytes = bytes.checked_add(padding(layout.align()))?;
+    let (kind, align) = (kind(), layout.align());
+    let bytes = unmoved(kind, layout.size(), align).checked_add(padding(kind, align))?;
     Layout::from_size_align(bytes, MALLOC_ALIGN).ok()
 }
 
@@ -251,10 +205,10 @@ fn unmoved(kind: Kind, bytes: usize, align: usize) -> usize {
     }
 }
 
-/// Allocates a block whose alignment is above the allocator's own.
+/// Allocates a block of any alignment.
 ///
 /// # Safety
-/// `layout` has a size above 0 and an alignment above [`alignment`].
+/// `layout` has a size above 0.
 unsafe fn allocate_aligned(layout: Layout, zeroed: bool) -> *mut u8 {
     let Some(behind) = behind(layout) else {
         return std::ptr::null_mut();
@@ -284,66 +238,53 @@ unsafe fn allocate_aligned(layout: Layout, zeroed: bool) -> *mut u8 {
     aligned
 }
 
-/// Frees a block that [`allocate_aligned`] returned.
+/// Frees a block that [`allocate`] returned.
 ///
 /// # Safety
-/// `aligned` came from [`allocate_aligned`] with `layout`.
-unsafe fn release_aligned(aligned: *mut u8, layout: Layout) {
-    let Some(behind) = behind(layout) else { return };
-    if is_unpadded(layout) {
-        // SAFETY: without padding the block is the one that was allocated.
-        return unsafe { release(aligned, behind) };
+/// `block` came from [`allocate`] with `behind`.
+unsafe fn release(block: *mut u8, behind: Layout) {
+    match entry!(RedisModule_Free) {
+        // SAFETY: the block is the server's.
+        Some(free) => unsafe { free(block.cast::<c_void>()) },
+        // SAFETY: without a server the block is the system's, of this layout.
+        None => unsafe { System.dealloc(block, behind) },
     }
-    // SAFETY: the block has padding.
-    let block = unsafe { block_of_aligned(aligned) };
-    // SAFETY: that is the block that was allocated.
-    unsafe { release(block, behind) };
 }
 
-/// The allocator's block around a block of higher alignment that has padding.
+/// The allocator's block in which the contents are at `address`.
 ///
 /// # Safety
-/// `aligned` came from [`allocate_aligned`] with a layout that is not [`is_unpadded`].
-unsafe fn block_of_aligned(aligned: *mut u8) -> *mut u8 {
-    // SAFETY: the block's own address was written there.
-    let before = unsafe { aligned.cast::<*mut u8>().sub(1) };
+/// `address` came from [`allocate_aligned`] with `layout`.
+unsafe fn block_of(address: *mut u8, layout: Layout) -> *mut u8 {
+    if is_unpadded(layout) {
+        return address;
+    }
+    // SAFETY: the address of a block with padding was written there.
+    let before = unsafe { address.cast::<*mut u8>().sub(1) };
     // SAFETY: as above.
     unsafe { before.read() }
 }
 
-// SAFETY: blocks come from the server's or the system's allocator, which satisfy alignments up to `alignment`; larger
-// alignments are made above. Which of the two is in use never changes after the first allocation: a loading module
-// fills the server's table of calls first, from a buffer on the stack. The kind of the allocator is known before any
-// alignment above 8 is requested.
+// SAFETY: blocks come from the server's or the system's allocator, and are aligned above. Which of the two is in use never
+// changes after the first allocation: a loading module fills the server's table of calls first, from a buffer on the stack.
+// The kind of the allocator is known before any alignment above 8 is requested.
 unsafe impl GlobalAlloc for ModuleAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= alignment() {
-            // SAFETY: the caller guarantees it.
-            unsafe { allocate(layout, false) }
-        } else {
-            // SAFETY: the caller guarantees it.
-            unsafe { allocate_aligned(layout, false) }
-        }
+        // SAFETY: the caller guarantees it.
+        unsafe { allocate_aligned(layout, false) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= alignment() {
-            // SAFETY: the caller guarantees it.
-            unsafe { allocate(layout, true) }
-        } else {
-            // SAFETY: the caller guarantees it.
-            unsafe { allocate_aligned(layout, true) }
-        }
+        // SAFETY: the caller guarantees it.
+        unsafe { allocate_aligned(layout, true) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if layout.align() <= alignment() {
-            // SAFETY: the caller guarantees it.
-            unsafe { release(block, layout) }
-        } else {
-            // SAFETY: the caller guarantees it.
-            unsafe { release_aligned(block, layout) }
-        }
+        let Some(behind) = behind(layout) else { return };
+        // SAFETY: the caller guarantees it.
+        let block = unsafe { block_of(block, layout) };
+        // SAFETY: that is the block that was allocated.
+        unsafe { release(block, behind) }
     }
 }
 
@@ -415,7 +356,7 @@ mod tests {
     /// of 16 would end the process.
     #[test]
     fn only_what_the_allocator_does_not_align_is_padded() {
-        let paddings = |kind| [1, 8, 16, 32, 64].map(|align| padding_of(kind, align));
+        let paddings = |kind| [1, 8, 16, 32, 64].map(|align| padding(kind, align));
         assert_eq!(paddings(Kind::Jemalloc), [0; 5]);
         assert_eq!(paddings(Kind::Malloc), [0, 0, 0, 32, 64]);
         assert_eq!(paddings(Kind::Prefixed), [0, 0, 16, 32, 64]);

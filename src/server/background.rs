@@ -4,21 +4,17 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 use std::thread::Builder;
 
-/// A value to be freed.
 type Value = Box<dyn Send>;
 
 /// The channel to the thread, which lives as long as the server; `None` if it could not be started.
 static FREEING: OnceLock<Option<Sender<Value>>> = OnceLock::new();
 
-/// Above this size it pays to free on another thread: 1 MiB is freed in about 0.1 ms.
-const LONG_TO_FREE: u64 = 1 << 20;
-
-/// Whether it pays to free so many bytes on another thread.
+/// Whether it pays to free so many bytes on another thread: 1 MiB is freed in about 0.1 ms.
 pub fn is_long(bytes: u64) -> bool {
-    bytes > LONG_TO_FREE
+    bytes > 1 << 20
 }
 
-/// Frees a value of `bytes` bytes: on the other thread if it is large and the thread exists.
+/// Frees a value of `bytes` bytes: on the other thread if that pays and the thread exists.
 pub fn free(value: impl Send + 'static, bytes: u64) {
     if !is_long(bytes) {
         return drop(value);
@@ -39,8 +35,7 @@ fn start() -> Option<Sender<Value>> {
     thread.ok().map(|_| sender)
 }
 
-/// Blocks all signals on this thread. The server expects them on its own threads: the watchdog's signal must
-/// interrupt the main thread.
+/// Blocks all signals on this thread: the watchdog's must interrupt the main thread.
 fn leave_signals_to_the_server() {
     // SAFETY: a plain C structure of integers, for which all zeros are a value.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };

@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use crate::server::shown::shown;
 use crate::server::{self, Ctx};
 
-/// Lines of one kind that are written in a minute.
 const LINES: u32 = 10;
-/// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
 
 /// A kind of log line, with its count. Lines are written on the main thread only.
-#[derive(Debug)]
 pub struct Kind {
     /// When the current minute began, in milliseconds.
     start: AtomicI64,
@@ -20,7 +17,6 @@ pub struct Kind {
 
 /// Creations and growths that were refused.
 pub static REFUSAL: Kind = Kind::new();
-/// Filters that became long chains.
 pub static GROWTH: Kind = Kind::new();
 /// Filters that will reach the most layers before they grow far.
 pub static LAYER_LIMIT: Kind = Kind::new();
@@ -59,8 +55,7 @@ impl Kind {
     /// The number of this line within its minute, from 1.
     fn count(&self, now: i64) -> u32 {
         let start = self.start.load(Relaxed);
-        // A clock that was set back starts a new minute too. Otherwise no line would be written until it has caught
-        // up.
+        // After a clock was set back, no line would be written until it has caught up.
         if now < start || now.saturating_sub(start) >= MINUTE {
             self.start.store(now, Relaxed);
             self.lines.store(0, Relaxed);

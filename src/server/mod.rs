@@ -13,7 +13,14 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use libbloom::params::Time;
+/// An entry of the server's table of calls; `None` where the server lacks it, or without a server.
+macro_rules! entry {
+    ($name:ident) => {{
+        // SAFETY: the table is filled once, before any other code of the module runs.
+        unsafe { redis_module::raw::$name }
+    }};
+}
+pub(crate) use entry;
 
 /// Calls a function of the server's table, in an `unsafe` block whose comment says why the call may be made.
 macro_rules! call {
@@ -27,8 +34,7 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// The line for the log when the server already has a name of this module: it names the likely cause, and how to
-/// check.
+/// The line for the log when the server already has a name of this module.
 pub fn name_conflict(part: &str) -> String {
     format!(
         "another module has the {part}: only one module for Bloom filters can be loaded: remove the other one, which the log or MODULE LIST names; in Redis 8's image, mount this one over redisbloom.so"
@@ -37,33 +43,21 @@ pub fn name_conflict(part: &str) -> String {
 
 /// Panics, because the server lacks a call; every callback catches it.
 #[cold]
-pub(crate) fn missing(name: &str) -> ! {
-    #[expect(
-        clippy::panic,
-        reason = "a server without a call that every supported version has; it is caught"
-    )]
-    {
-        panic!("this server has no {name}")
-    }
+#[expect(clippy::panic, reason = "every supported version has the call")]
+pub fn missing(name: &str) -> ! {
+    panic!("this server has no {name}")
 }
 
 /// The server's context of a callback, valid while that callback runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Ctx<'a> {
-    raw: NonNull<raw::RedisModuleCtx>,
-    callback: PhantomData<&'a ()>,
-}
+pub struct Ctx<'a>(NonNull<raw::RedisModuleCtx>, PhantomData<&'a ()>);
 
 /// A borrowed string of the server: an argument of a command, or one that was made for a call.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub struct Arg<'a> {
-    raw: NonNull<raw::RedisModuleString>,
-    owner: PhantomData<&'a ()>,
-}
+pub struct Arg<'a>(NonNull<raw::RedisModuleString>, PhantomData<&'a ()>);
 
 /// A string that the module made and frees.
-#[derive(Debug)]
 #[repr(transparent)]
 pub struct OwnedString(NonNull<raw::RedisModuleString>);
 
@@ -73,14 +67,9 @@ impl<'a> Arg<'a> {
     /// # Safety
     /// `raw` is null, or a string that lives for all of `'a`.
     pub unsafe fn of_callback(raw: *const raw::RedisModuleString) -> Option<Self> {
-        NonNull::new(raw.cast_mut()).map(|raw| Self {
-            raw,
-            owner: PhantomData,
-        })
+        NonNull::new(raw.cast_mut()).map(|raw| Self(raw, PhantomData))
     }
 
-    /// The arguments of a command.
-    ///
     /// # Safety
     /// `argv` and `argc` are what the server gave to a callback that runs for all of `'a`.
     pub unsafe fn of_command(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Self] {
@@ -89,17 +78,16 @@ impl<'a> Arg<'a> {
             // A module that is loaded without arguments gets no list of them.
             return &[];
         }
-        // SAFETY: the server lends `argc` pointers, none of them null, for the whole callback; `Self` is a
-        // transparent wrapper of such a pointer.
+        // SAFETY: the server lends `argc` pointers, none of them null, for the whole callback; `Self` is such a
+        // pointer.
         unsafe { std::slice::from_raw_parts(argv.cast::<Self>(), count) }
     }
 
-    /// The bytes of the string.
     #[inline(always)]
     pub fn bytes(self) -> &'a [u8] {
         let mut length = 0;
         // SAFETY: the string is alive for `'a`.
-        let start = unsafe { call!(RedisModule_StringPtrLen(self.raw.as_ptr(), &raw mut length)) };
+        let start = unsafe { call!(RedisModule_StringPtrLen(self.raw(), &raw mut length)) };
         // SAFETY: the server gives `length` bytes that live, unchanged, as long as the string does.
         unsafe { std::slice::from_raw_parts(start.cast(), length) }
     }
@@ -108,18 +96,16 @@ impl<'a> Arg<'a> {
     pub fn double(self) -> Option<f64> {
         let mut value = 0.0;
         // SAFETY: the string is alive for `'a`.
-        let status = unsafe { call!(RedisModule_StringToDouble(self.raw.as_ptr(), &raw mut value)) };
+        let status = unsafe { call!(RedisModule_StringToDouble(self.raw(), &raw mut value)) };
         (status == raw::REDISMODULE_OK as c_int).then_some(value)
     }
 
-    /// The server's pointer.
     pub fn raw(self) -> *mut raw::RedisModuleString {
-        self.raw.as_ptr()
+        self.0.as_ptr()
     }
 }
 
 impl OwnedString {
-    /// A copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         let no_context = std::ptr::null_mut();
         // SAFETY: without a context the string is the caller's to free.
@@ -136,12 +122,8 @@ impl OwnedString {
         Self(string)
     }
 
-    /// Borrows the string.
     pub fn arg(&self) -> Arg<'_> {
-        Arg {
-            raw: self.0,
-            owner: PhantomData,
-        }
+        Arg(self.0, PhantomData)
     }
 }
 
@@ -160,13 +142,11 @@ unsafe impl Send for OwnedString {}
 unsafe impl Sync for OwnedString {}
 
 /// A context for callbacks that get none. It belongs to no client.
-#[derive(Debug)]
 pub struct OwnedCtx(NonNull<raw::RedisModuleCtx>);
 
 impl OwnedCtx {
-    /// A new context that belongs to no client.
     pub fn of_server() -> Self {
-        // SAFETY: without a blocked client the context is of no client, and is the caller's to free.
+        // SAFETY: without a blocked client the context is the caller's to free.
         let raw = unsafe { call!(RedisModule_GetThreadSafeContext(std::ptr::null_mut())) };
         let Some(raw) = NonNull::new(raw) else {
             missing("memory for a context")
@@ -174,12 +154,8 @@ impl OwnedCtx {
         Self(raw)
     }
 
-    /// Borrows the context.
     pub fn ctx(&self) -> Ctx<'_> {
-        Ctx {
-            raw: self.0,
-            callback: PhantomData,
-        }
+        Ctx(self.0, PhantomData)
     }
 
     /// Turns to another database; false if the server has none of this number.
@@ -191,12 +167,12 @@ impl OwnedCtx {
 
     /// Any key of the database; `None` if it is empty.
     pub fn any_key(&self) -> Option<OwnedString> {
-        // SAFETY: the context is alive. It does not manage memory by itself, so that the string is the
-        // caller's to free.
+        // SAFETY: the context is alive, and does not manage memory by itself, so that the string is the caller's to
+        // free.
         NonNull::new(unsafe { call!(RedisModule_RandomKey(self.0.as_ptr())) }).map(OwnedString)
     }
 
-    /// Whether a key of the database has an expiry. The key is not touched, which eviction would notice.
+    /// Whether a key of the database has an expiry. Eviction does not notice the look at it.
     pub fn expires(&self, name: Arg<'_>) -> bool {
         let mode =
             raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH | raw::REDISMODULE_OPEN_KEY_NOSTATS;
@@ -269,15 +245,11 @@ impl<'a> Ctx<'a> {
     /// # Safety
     /// `raw` is null, or what the server gave to a callback that runs for all of `'a`.
     pub unsafe fn of_callback(raw: *mut raw::RedisModuleCtx) -> Option<Self> {
-        NonNull::new(raw).map(|raw| Self {
-            raw,
-            callback: PhantomData,
-        })
+        NonNull::new(raw).map(|raw| Self(raw, PhantomData))
     }
 
-    /// The server's pointer.
     pub fn raw(self) -> *mut raw::RedisModuleCtx {
-        self.raw.as_ptr()
+        self.0.as_ptr()
     }
 
     /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
@@ -287,23 +259,8 @@ impl<'a> Ctx<'a> {
         flags.cast_unsigned()
     }
 
-    fn has_flag(self, flag: u32) -> bool {
+    pub fn has_flag(self, flag: u32) -> bool {
         self.flags() & flag != 0
-    }
-
-    /// Whether the client speaks RESP3.
-    pub fn speaks_resp3(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3)
-    }
-
-    /// Whether the server loads other data while it serves what it has.
-    pub fn loads_asynchronously(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
-    }
-
-    /// Whether the command is one of a transaction.
-    pub fn is_in_transaction(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_MULTI)
     }
 
     /// A text from an INFO section; `None` where the server does not have it.
@@ -317,7 +274,7 @@ impl<'a> Ctx<'a> {
         version.split('.').next()?.parse().ok()
     }
 
-    /// An INFO section as it is now.
+    /// An INFO section as it is now; a field that the server does not have is `None`.
     pub fn info(self, section: &CStr) -> Info<'a> {
         // SAFETY: the context is alive.
         let data = unsafe { call!(RedisModule_GetServerInfo(self.raw(), section.as_ptr())) };
@@ -360,8 +317,7 @@ impl<'a> Ctx<'a> {
         }
         let unused = list.len() - count - items.len();
         let format = EACH.to_bytes_with_nul()[unused..].as_ptr().cast();
-        // SAFETY: the format takes as many strings as were put into the list, all alive; the server does not look at the
-        // others.
+        // SAFETY: the format takes as many strings as were put into the list, all alive.
         unsafe {
             call!(RedisModule_Replicate(
                 self.raw(),
@@ -389,7 +345,6 @@ impl<'a> Ctx<'a> {
         };
     }
 
-    /// Propagates the running command with its own arguments.
     pub fn replicate_verbatim(self) {
         // SAFETY: the context is that of a command.
         unsafe { call!(RedisModule_ReplicateVerbatim(self.raw())) };
@@ -424,11 +379,7 @@ impl<'a> Ctx<'a> {
     pub fn create_command(
         self,
         name: &CStr,
-        function: unsafe extern "C" fn(
-            *mut raw::RedisModuleCtx,
-            *mut *mut raw::RedisModuleString,
-            c_int,
-        ) -> c_int,
+        function: raw::RedisModuleCmdFunc,
         flags: &CStr,
         has_key: bool,
     ) -> bool {
@@ -438,7 +389,7 @@ impl<'a> Ctx<'a> {
             call!(RedisModule_CreateCommand(
                 self.raw(),
                 name.as_ptr(),
-                Some(function),
+                function,
                 flags.as_ptr(),
                 first,
                 last,
@@ -455,21 +406,17 @@ impl<'a> Ctx<'a> {
         is_request != 0
     }
 
-    /// Reports the position of a key to a server that [asks for positions](Self::is_key_request). Position 0 is the
-    /// command's name.
+    /// Tells a server that [asks for positions](Self::is_key_request) one; position 0 is the command's name.
     pub fn report_key(self, position: usize) {
         let position = c_int::try_from(position).unwrap_or(0);
         // SAFETY: the context is that of such a request; the server ignores position 0.
         unsafe { call!(RedisModule_KeyAtPos(self.raw(), position)) };
     }
 
-    /// Creates an ACL category. `None` where modules cannot have any: before Redis 7.4 and Valkey 8.0.
-    ///
-    /// # Errors
-    /// [`ErrorKind::ResourceBusy`](io::ErrorKind::ResourceBusy) if the category exists already.
+    /// Creates an ACL category: the error is [`ErrorKind::ResourceBusy`](io::ErrorKind::ResourceBusy) if it exists
+    /// already. `None` where modules cannot have any: before Redis 7.4 and Valkey 8.0.
     pub fn add_acl_category(self, name: &CStr) -> Option<io::Result<()>> {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        let add = unsafe { raw::RedisModule_AddACLCategory }?;
+        let add = entry!(RedisModule_AddACLCategory)?;
         // SAFETY: the context is that of the module's loading; the server copies the name.
         let status = unsafe { add(self.raw(), name.as_ptr()) };
         Some(if status == raw::REDISMODULE_OK as c_int {
@@ -481,8 +428,7 @@ impl<'a> Ctx<'a> {
 
     /// Puts a command into ACL categories, where the server supports that for commands of modules.
     pub fn set_acl_categories(self, command: &CStr, categories: &CStr) -> bool {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
+        let Some(set) = entry!(RedisModule_SetCommandACLCategories) else {
             return true;
         };
         // SAFETY: the context is that of the module's loading; the name is terminated.
@@ -492,15 +438,12 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// An INFO section.
-#[derive(Debug)]
 pub struct Info<'a> {
     ctx: Ctx<'a>,
     data: *mut raw::RedisModuleServerInfoData,
 }
 
 impl Info<'_> {
-    /// A number of the section; `None` where the server does not have it.
     pub fn number(&self, field: &CStr) -> Option<u64> {
         let mut failed = 0;
         // SAFETY: the section is alive, `failed` takes the status.
@@ -514,7 +457,6 @@ impl Info<'_> {
         (failed == 0).then_some(value)
     }
 
-    /// A text of the section; `None` where the server does not have it.
     pub fn text(&self, field: &CStr) -> Option<String> {
         // SAFETY: the section is alive.
         let text = unsafe { call!(RedisModule_ServerInfoGetFieldC(self.data, field.as_ptr())) };
@@ -534,12 +476,10 @@ impl Drop for Info<'_> {
     }
 }
 
-/// Writes a warning to the server's log. The context is optional.
 pub fn warn(ctx: Option<Ctx<'_>>, line: &str) {
     log(ctx, c"warning", line);
 }
 
-/// Writes a notice to the server's log. The context is optional.
 pub fn note(ctx: Option<Ctx<'_>>, line: &str) {
     log(ctx, c"notice", line);
 }
@@ -560,8 +500,7 @@ pub fn has_maxmemory() -> bool {
     used > 0.0
 }
 
-/// Collects a list whose length the module's own code bounds, such as the words of a command. Never use it for a list
-/// whose length a client chooses.
+/// Collects a list whose length the module's own code bounds, such as the words of a command; no client may choose it.
 pub fn few<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     #[expect(clippy::disallowed_methods, reason = "a list as short as a sentence")]
     values.into_iter().collect()
@@ -589,11 +528,6 @@ pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
             })
         })
         .flatten()
-}
-
-/// The time of the server's clock, in milliseconds since 1970; 0 for a clock before that.
-pub fn now() -> Time {
-    Time::try_from(milliseconds()).unwrap_or(0)
 }
 
 /// The time of the server's clock, in milliseconds since 1970.

@@ -9,15 +9,12 @@ use super::{Ctx, ask, call};
 /// Who sent a command, or caused another call of the module, as far as the server tells without further queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A client.
     Client,
     /// A script, whoever called it.
     Script,
-    /// A script that the primary called.
     PrimaryScript,
     /// A script in a file that is being loaded.
     FileScript,
-    /// The primary.
     Primary {
         /// Whether anybody reads what this server propagates.
         has_readers: bool,
@@ -49,7 +46,6 @@ impl Ctx<'_> {
         }
     }
 
-    /// The origin of a call without a client.
     pub fn origin_unnamed(self) -> Origin {
         match self.origin() {
             Origin::Client | Origin::Script => Origin::Unnamed,
@@ -60,25 +56,6 @@ impl Ctx<'_> {
     /// Whether the running command [must be obeyed](Origin::must_obey).
     pub fn must_obey(self) -> bool {
         self.origin().must_obey(self)
-    }
-
-    /// Whether this replica is now working for its primary.
-    fn works_for_primary(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
-            && (self.has_flag(raw::REDISMODULE_CTX_FLAGS_READONLY)
-                || any_client(PRIMARIES, has_arguments).unwrap_or(true))
-    }
-
-    /// Whether the script that runs on this replica is its primary's.
-    fn runs_script_of_primary(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) && any_client(PRIMARIES, runs_script).unwrap_or(true)
-    }
-
-    /// Whether another node is handing over a slot to this one in an atomic migration (Valkey 9). Other servers have
-    /// no such clients.
-    fn takes_over_slot(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
-            && any_client(&[c"LIST", c"FLAGS", c"i"], has_arguments).unwrap_or(false)
     }
 }
 
@@ -100,14 +77,13 @@ impl Origin {
         !matches!(self, Self::Client | Self::Script | Self::Unnamed)
     }
 
-    /// Whether the origin is a primary.
     pub fn is_primary(self) -> bool {
         matches!(self, Self::Primary { .. } | Self::PrimaryScript)
     }
 
-    /// Bytes that the clients use, without replicas; INFO reports `counted`. INFO looks at each client about once a
-    /// second. After an argument of 32 KiB or more the server keeps a buffer for another such argument, which INFO
-    /// counts as data until it looks again. Arguments are not counted: they are freed with their command.
+    /// Bytes that the clients use, without replicas; INFO reports `counted`, and looks at each client about once a
+    /// second. After an argument of 32 KiB or more the server keeps a buffer for another, which INFO counts as data
+    /// until it looks again. Arguments are not counted: they are freed with their command.
     pub fn client_bytes(self, ctx: Ctx<'_>, counted: u64) -> u64 {
         /// Up to this size it does not matter that buffers of the client are counted twice.
         const FEW: u64 = 1 << 20;
@@ -131,11 +107,24 @@ impl Origin {
             Self::Primary { .. } | Self::File | Self::PrimaryScript | Self::FileScript => true,
             // Redis 6.2 can propagate whole scripts, and servers do not tell whether the commands inside a script come
             // from a primary. A script of a client may query a replica that is read-only.
-            Self::Script => ctx.runs_script_of_primary(),
+            Self::Script => {
+                ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
+                    && any_client(PRIMARIES, runs_script).unwrap_or(true)
+            }
             Self::Unnamed => {
+                let works_for_primary = || {
+                    ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
+                        && (ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_READONLY)
+                            || any_client(PRIMARIES, has_arguments).unwrap_or(true))
+                };
+                // In an atomic migration another node hands over a slot (Valkey 9). Other servers have no such clients.
+                let takes_over_slot = || {
+                    ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
+                        && any_client(&[c"LIST", c"FLAGS", c"i"], has_arguments).unwrap_or(false)
+                };
                 ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
-                    || ctx.works_for_primary()
-                    || ctx.takes_over_slot()
+                    || works_for_primary()
+                    || takes_over_slot()
             }
         }
     }
@@ -167,8 +156,8 @@ fn any_client(list: &[&CStr], matches: fn(&str) -> bool) -> Option<bool> {
 }
 
 /// Whether the client of this line of CLIENT LIST runs a script, or a transaction, which may have scripts. While a
-/// command is still arriving the line names the one before it, and the transaction has ended. Only a script that came
-/// before it cannot be told from one that runs.
+/// command is still arriving the line names the one before it, whose transaction has ended. Only a script that came
+/// before cannot be told from one that runs.
 fn runs_script(client: &str) -> bool {
     has_arguments(client)
         && match text(client, "cmd") {

@@ -26,7 +26,6 @@ pub trait Batch<'a>: Copy {
     /// Whether RedisBloom and valkey-bloom have such batches. They propagate them even if no item was new.
     const FOREIGN_PRIMARIES_SEND_IT: bool;
 
-    /// The number of items.
     fn count(self) -> usize;
 
     /// The item, if it is the only one and an argument of its own.
@@ -35,11 +34,7 @@ pub trait Batch<'a>: Copy {
     /// Memory that is reserved before anything changes, and used by [`Self::replicate`]; `None` if there is none.
     fn room(self) -> Option<ListRoom<'a>>;
 
-    /// Adds the items to `filter` at `now`, and reports each block of them to `added`.
-    ///
-    /// # Errors
-    /// [`Error::Full`], [`Error::TooManyLayers`], [`Error::OverLimit`] or [`Error::OutOfMemory`]. The items before
-    /// the one that failed were added.
+    /// Adds the items to `filter` at `now`, up to one that fails, and reports each block of them to `added`.
     fn add_to(
         self,
         filter: &mut Filter,
@@ -92,18 +87,12 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
 }
 
 /// Memory that is reserved for propagating items from a list.
-#[derive(Debug)]
 pub struct ListRoom<'a>(Vec<Arg<'a>>);
 
 impl<'a> ListRoom<'a> {
     /// Reserves memory for a list of up to `items` items; `None` if there is none.
     pub fn of(items: usize) -> Option<Self> {
-        let kept = if items > SHORT {
-            reserved(items).ok()?
-        } else {
-            Vec::new()
-        };
-        Some(Self(kept))
+        reserved(if items > SHORT { items } else { 0 }).ok().map(Self)
     }
 
     /// Lends the items that changed something. No list is made if all of them did.
@@ -131,14 +120,10 @@ impl<'a> ListRoom<'a> {
     }
 }
 
-/// A command that adds items to a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Addition<'a, B> {
-    /// The context of the command.
     pub ctx: Ctx<'a>,
-    /// The key.
     pub key: Arg<'a>,
-    /// The items.
     pub items: B,
     /// The keyspace event of the command.
     pub event: &'static CStr,
@@ -152,7 +137,7 @@ pub struct Addition<'a, B> {
 type One = Result<bool, CommandError>;
 
 /// The outcome of an addition, item by item.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Outcome {
     /// For each item that was processed, whether it was new.
     pub new: Answers,
@@ -172,12 +157,10 @@ impl Outcome {
         Some(Self {
             new: answers()?,
             changed: if refreshes { Some(answers()?) } else { None },
-            stopped: None,
-            created: None,
+            ..Self::default()
         })
     }
 
-    /// Appends the outcome of a block.
     #[inline]
     fn push(&mut self, block: BlockOutcome) {
         self.new.push(block.new, block.count);
@@ -186,7 +169,6 @@ impl Outcome {
         }
     }
 
-    /// The outcome of a batch of one item.
     fn of_one(one: One, created: Option<Creation>) -> Self {
         let mut outcome = Self {
             created,
@@ -210,10 +192,7 @@ impl Outcome {
         self.changed.as_ref().unwrap_or(&self.new)
     }
 
-    /// Replies an array of one boolean for each item.
-    ///
-    /// # Errors
-    /// The error that stopped the command, which ends the array.
+    /// Replies an array of one boolean for each item, and the error that stopped the command, which it also returns.
     pub fn reply(self, reply: Reply<'_>) -> Result<(), CommandError> {
         reply.array(self.new.count() + usize::from(self.stopped.is_some()));
         self.new.iter().for_each(|new| reply.boolean(new));
@@ -233,10 +212,7 @@ struct Done<'a> {
 }
 
 impl<'a, B: Batch<'a>> Addition<'a, B> {
-    /// Adds the items to the key's filter, or to a new one from `creation`.
-    ///
-    /// # Errors
-    /// The key has another type, or the filter could not be created. Nothing changed.
+    /// Adds the items to the key's filter, or to a new one from `creation`. After an error nothing changed.
     pub fn apply(
         self,
         creation: impl FnOnce(Origin) -> Result<Creation, CommandError>,
@@ -265,7 +241,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let Done { added, room, at } = done;
         if added.changed().ones() > 0 {
             self.propagate(&added, room, at);
-            key.changed(&[self.event]);
+            key.changed(self.event);
         }
         added
     }
@@ -295,8 +271,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             return Ok(self.publish(key, done).into_one());
         }
         let before = filter.layers();
-        // The origin of the command is only determined if the item makes the filter grow, which few do. Without a
-        // window the filter ignores the time.
+        // The origin is only determined if the item makes the filter grow. Without a window the filter ignores the time.
         let new = filter
             .begin_addition()
             .add(item, 0, &|demand| self.memory().allow(demand));
@@ -313,7 +288,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             } else {
                 self.ctx.replicate(c"BF.MADD", self.key, [], &[sent]);
             }
-            key.changed(&[self.event]);
+            key.changed(self.event);
         }
         Ok((Ok(new), None))
     }
@@ -321,9 +296,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     fn create(self, key: KeyMut<'_>, creation: Creation, origin: Origin) -> Result<Outcome, CommandError> {
         let memory = self.memory_of_creation(origin);
         let mut filter = creation::make(self.ctx, self.key, creation, &memory)?;
-        let Done {
-            mut added, room, at, ..
-        } = self.add_to(&mut filter, &memory)?;
+        let Done { mut added, room, at } = self.add_to(&mut filter, &memory)?;
         if added.changed().ones() == 0 {
             // A window has no layer before its first item, and there was no memory for its first layer.
             return Err(CommandError::NO_MEMORY_TO_CREATE);
@@ -351,12 +324,12 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         send: impl FnOnce(),
     ) {
         key.set(filter, creation.expires);
-        if memory.origin().has_no_readers() {
+        if memory.origin.has_no_readers() {
             self.ctx.replicate_verbatim();
         } else {
             send();
         }
-        key.changed(&[self.event]);
+        key.changed(self.event);
     }
 
     /// Creates a filter without a window, with one item: [`Self::create`] on a shorter path.
@@ -390,9 +363,8 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         CommandMemory::new(self.ctx, self.key.bytes(), origin)
     }
 
-    /// Logs that a filter is created for a missing key. A primary with this module, or with valkey-bloom, propagates
-    /// a creation before it sends items, so the key was lost here. RedisBloom does not, but none of its replicas has
-    /// filters of other layouts.
+    /// Logs that a filter is created for a missing key. A primary with this module or valkey-bloom propagates a creation
+    /// first, so the key was lost here. RedisBloom does not, but none of its replicas has filters of other layouts.
     fn log_missing_key(self) {
         static LOGGED: AtomicBool = AtomicBool::new(false);
         if !B::FOREIGN_PRIMARIES_SEND_IT {
@@ -459,7 +431,6 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         Ok(Done { added, room, at })
     }
 
-    /// The memory that the command may use.
     fn memory(self) -> CommandMemory<'a> {
         CommandMemory::of_command(self.ctx, self.key)
     }
@@ -517,12 +488,9 @@ fn log_layers(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize, layers
     }
 }
 
-/// The number of layers from which on a chain is called long.
-const LONG: usize = 5;
-
 /// Whether growth from `before` layers is logged: it is at the fifth, 8th, 16th, 32nd, … layer.
 fn is_long(layers: usize, before: usize) -> bool {
-    (before + 1..=layers).any(|layer| layer == LONG || layer > LONG && layer.is_power_of_two())
+    (before + 1..=layers).any(|layer| layer == 5 || layer > 5 && layer.is_power_of_two())
 }
 
 #[cfg(test)]

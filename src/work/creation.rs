@@ -14,11 +14,8 @@ use crate::{number, options};
 use libbloom::spec::Spec;
 use libbloom::{Error, Filter};
 
-/// The key that a command creates if it is missing, by this server's options and clock.
-///
-/// # Errors
-/// The command has NOCREATE, or options that the configuration excludes. If [`keyspace::missing_is_error`], also a
-/// command without a capacity.
+/// The key that a command creates if it is missing, by this server's options and clock. If
+/// [`keyspace::missing_is_error`], the command must have a capacity.
 pub fn now(ctx: Ctx<'_>, given: &Given) -> Result<Creation, CommandError> {
     let config = options::config();
     if given.capacity.is_none() && given.told.is_none() && keyspace::missing_is_error(ctx, &config) {
@@ -27,11 +24,7 @@ pub fn now(ctx: Ctx<'_>, given: &Given) -> Result<Creation, CommandError> {
     given.creation(&config, server::milliseconds)
 }
 
-/// Checks that the filter can grow to VALIDATESCALETO, whether or not the key is missing. A primary has checked what it
-/// sends.
-///
-/// # Errors
-/// The reason why it cannot, or options that the configuration excludes.
+/// Checks that the filter can grow to VALIDATESCALETO, even if the key is there. A primary has checked what it sends.
 pub fn check_goal(ctx: Ctx<'_>, given: &Given) -> Result<(), CommandError> {
     if given.goal.is_none() || ctx.must_obey() {
         return Ok(());
@@ -68,30 +61,20 @@ pub fn log_layer_limit(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
     });
 }
 
-/// The filter that a BF.ADD creates for a missing key. A primary with this module never sends a BF.ADD for one,
-/// because it propagates the creation itself. So a BF.ADD from a primary comes from RedisBloom, and makes the filter
-/// that RedisBloom makes by default.
-///
-/// # Errors
-/// `CommandError::NOT_FOUND` if [`keyspace::missing_is_error`].
+/// The filter that a BF.ADD creates for a missing key, unless [`keyspace::missing_is_error`]. A primary with this module
+/// sends no BF.ADD for one, because it propagates the creation itself. So one from a primary comes from RedisBloom, and
+/// makes the filter that RedisBloom makes by default.
 pub fn by_default(ctx: Ctx<'_>, origin: Origin) -> Result<Creation, CommandError> {
     let config = options::config();
     let given = if origin.is_relayed() {
         Said::default().given(&config, Release::of_server(ctx))
-    } else if keyspace::missing_is_error(ctx, &config) {
-        None
     } else {
-        Some(Given::default())
+        (!keyspace::missing_is_error(ctx, &config)).then(Given::default)
     };
-    given
-        .ok_or(CommandError::NOT_FOUND)?
-        .creation(&config, server::milliseconds)
+    let given = given.ok_or(CommandError::NOT_FOUND)?;
+    given.creation(&config, server::milliseconds)
 }
 
-/// Makes a filter within the command's allowance.
-///
-/// # Errors
-/// `CommandError::NO_MEMORY_TO_CREATE`; nothing is left behind.
 pub fn make(
     ctx: Ctx<'_>,
     key: Arg<'_>,
@@ -110,9 +93,6 @@ pub fn refused(ctx: Ctx<'_>, key: Arg<'_>, error: Error) -> CommandError {
 }
 
 /// Creates an empty filter in a missing key, and propagates the creation.
-///
-/// # Errors
-/// `CommandError::NO_MEMORY_TO_CREATE`; nothing is left behind.
 pub fn create_empty(
     ctx: Ctx<'_>,
     name: Arg<'_>,
@@ -121,7 +101,7 @@ pub fn create_empty(
 ) -> Result<(), CommandError> {
     let memory = CommandMemory::of_command(ctx, name);
     key.set(make(ctx, name, creation, &memory)?, creation.expires);
-    if memory.origin().has_no_readers() {
+    if memory.origin.has_no_readers() {
         ctx.replicate_verbatim();
     } else {
         let words = propagation::command(creation.into(), false);

@@ -12,11 +12,9 @@ use libbloom::packed::{Answers, Form, Packed};
 use libbloom::{Allowance, Error, Filter, Time};
 
 /// The packed items of a command, and the argument that contains them.
-#[derive(Clone, Copy, Debug)]
-pub struct PackedItems<'a> {
-    /// The packed items.
+#[derive(Clone, Copy)]
+pub(crate) struct PackedItems<'a> {
     pub items: Packed<'a>,
-    /// The argument that contains them.
     pub data: Arg<'a>,
 }
 
@@ -48,24 +46,18 @@ impl<'a> Batch<'a> for PackedItems<'a> {
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, _: ListRoom<'a>) {
         let words = words(to, self.items.form());
-        let send = |data| propagation::propagate(ctx, key, &words, &[data]);
-        let part = self.items.to_repeat(changed);
-        match part {
-            None => send(self.data),
-            Some(data) => send(OwnedString::new(&data).arg()),
-        }
+        let part = self.items.to_repeat(changed).map(|part| OwnedString::new(&part));
+        let data = part.as_ref().map_or(self.data, OwnedString::arg);
+        propagation::propagate(ctx, key, &words, &[data]);
     }
 }
 
 /// A BF.ADDPACKED of items in this form; it creates the filter too if `to` says so.
 pub fn words(to: Target, form: Form) -> Words {
     const ADD: &CStr = c"BF.ADDPACKED";
-    let mut words = match to {
-        Target {
-            created: Some(created),
-            at,
-        } => target::spec(ADD, created, at),
-        Target { created: None, at } => propagation::at(ADD, at),
+    let mut words = match to.created {
+        Some(created) => target::spec(ADD, created, to.at),
+        None => propagation::at(ADD, to.at),
     };
     match form {
         Form::Lines => words.with(constant!("LINES")),

@@ -2,11 +2,11 @@
 //!
 //! The server that created a filter propagates every property of it, so that no receiver's configuration plays a part: in
 //! RedisBloom's or valkey-bloom's words where these can say the filter, so that replicas with these modules can follow, and
-//! otherwise in [a token](target::spec), which they refuse.
+//! otherwise in a token, which they refuse.
 
 use std::ffi::CStr;
 
-use crate::call::target::{self, Creation, Target};
+use crate::call::target::{self, Target};
 use crate::call::words::{MOST_WRITTEN, Word, Words, constant};
 use crate::rivals::{redisbloom, valkey};
 use crate::server::{Arg, Ctx, OwnedString};
@@ -25,16 +25,12 @@ pub fn command(to: Target, has_items: bool) -> Words {
         words.with(constant!("ITEMS"));
         return words;
     };
-    match created {
+    match (created.filter, created.expires) {
         // RedisBloom's releases make different filters of a higher rate. Of a client's command there is none.
-        Creation {
-            filter: Spec::Classic(spec),
-            expires: None,
-        } if spec.error_rate() <= ErrorRate::HIGHEST_USED => redisbloom::words(spec, has_items),
-        Creation {
-            filter: Spec::Valkey(spec),
-            expires: None,
-        } => valkey::words(spec, has_items),
+        (Spec::Classic(spec), None) if spec.error_rate() <= ErrorRate::HIGHEST_USED => {
+            redisbloom::words(spec, has_items)
+        }
+        (Spec::Valkey(spec), None) => valkey::words(spec, has_items),
         // The arity of BF.RESERVE asks for another word.
         _ => target::spec(INSERT, created, to.at),
     }
@@ -44,11 +40,8 @@ pub fn command(to: Target, has_items: bool) -> Words {
 pub fn at(command: &'static CStr, at: Option<Time>) -> Words {
     let mut words = Words::of(command);
     if let Some(at) = at {
-        words
-            .with(constant!("NOCREATE"))
-            .with(constant!("AT"))
-            .word()
-            .number(at);
+        words.with(constant!("NOCREATE")).with(constant!("AT"));
+        words.word().number(at);
     }
     words
 }

@@ -14,11 +14,9 @@ use libbloom::chain::demand::reserved;
 use libbloom::sets::SetError;
 use libbloom::{Error, Filter};
 
-/// The complexity of commands that combine whole filters.
 pub const O_OF_SOURCES: &CStr = c"O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m that of the sources";
 
 /// The source filters of a command, with what error texts need.
-#[derive(Debug)]
 pub struct Sources<'a> {
     ctx: Ctx<'a>,
     destination: Arg<'a>,
@@ -27,11 +25,7 @@ pub struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Looks up all sources. A source that is the filter of `left_out` is skipped. A client may name any number of
-    /// sources, so no key stays open.
-    ///
-    /// # Errors
-    /// The first source that is missing or holds another type; or that there is no memory for the list.
+    /// Looks up all sources, but for the filter of `left_out`. A client may name any number, so no key stays open.
     pub fn of(
         ctx: Ctx<'a>,
         keys: Combination<'a, Arg<'a>>,
@@ -45,8 +39,7 @@ impl<'a> Sources<'a> {
             if left_out.is_some_and(|left_out| key.is_same(left_out)) {
                 continue;
             }
-            // SAFETY: the filters are dropped before the destination is: `store` consumes them, and what is absorbed goes into a
-            // filter that is none of them.
+            // SAFETY: `store` consumes the filters before the destination changes, and what is absorbed goes into none of them.
             let filter = unsafe { key.into_filter() };
             filters.push(filter.ok_or_else(|| CommandError::NoSource(shown(name.bytes())))?);
             names.push(name);
@@ -59,12 +52,10 @@ impl<'a> Sources<'a> {
         })
     }
 
-    /// The source filters, in the order of the command.
     pub fn filters(&self) -> &[&'a Filter] {
         &self.filters
     }
 
-    /// The memory that the command may use for the destination.
     pub fn memory(&self) -> CommandMemory<'a> {
         CommandMemory::of_command(self.ctx, self.destination)
     }

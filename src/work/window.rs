@@ -10,7 +10,9 @@ use libbloom::params::Time;
 /// The time for a query: the server's. Only a window needs it, so no other filter reads the clock.
 #[inline]
 pub fn now(filter: &Filter) -> Time {
-    filter.window().map_or(0, |_| server::now())
+    filter
+        .window()
+        .map_or(0, |_| Time::try_from(server::milliseconds()).unwrap_or(0))
 }
 
 /// The time for a change: the one that the command gives, or else the server's. The time of a primary or a file is used

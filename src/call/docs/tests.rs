@@ -26,7 +26,7 @@ fn tokens(parameter: &Parameter) -> Vec<(&'static str, Kind)> {
 
 /// The words of a command's options.
 fn options(docs: &Docs) -> Vec<&'static str> {
-    let options = docs.parameters.iter().filter(|parameter| parameter.optional);
+    let options = docs.parameters().filter(|parameter| parameter.optional);
     options.flat_map(tokens).map(|(token, _)| token).collect()
 }
 
@@ -65,7 +65,7 @@ const PAGES: [(Docs, &str, &str); 2] = [
 /// The options of a command as its page shows them, with `_` for values.
 fn usage(docs: &Docs) -> String {
     let mut usage = String::new();
-    for parameter in docs.parameters {
+    for parameter in docs.parameters() {
         let shown = |(token, kind): (&str, Kind)| match kind {
             Kind::Word => token.to_owned(),
             Kind::OneOf(choices) => {
@@ -116,7 +116,7 @@ fn pages_show_the_options_of_their_commands() {
 #[test]
 fn pages_tell_the_version_that_had_a_word_first() {
     for (docs, _, page) in PAGES {
-        let own = docs.parameters.iter();
+        let own = docs.parameters();
         let own = own.filter(|parameter| parameter.since.is_some() || parameter.name == c"expiration");
         let words: Vec<_> = own.flat_map(tokens).map(|(token, _)| token).collect();
         let (last, words) = words.split_last().unwrap();
