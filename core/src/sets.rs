@@ -209,32 +209,32 @@ impl Filter {
         let Layers::Blocked(own, _) = &mut self.layers else {
             return Ok(false);
         };
-        own.reserve(made.len())?;
+        own.layers.reserve(made.len())?;
 
         // From here on nothing fails, and nothing is allocated.
-        let mut changed = !made.is_empty() || rules.error_rate() != own.rules().error_rate();
-        own.rebuild(rules, |rules, layers| {
-            for parts in groups(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
-                // The first part is the filter's own, and all others are of other filters.
-                let target = &mut layers[parts[0].0.1];
-                let added = || {
-                    let others = parts[1..].iter();
-                    others.map(|&(_, (filter, layer))| &chains[filter - 1].layers()[layer])
-                };
-                let counts = added().map(counts_of).chain([counts_of(target)]);
-                arrays.clear();
-                arrays.extend(added().filter_map(set_bits));
-                changed |= target.bits_mut().unite(&arrays);
-                let items = items_of_union(target, counts);
-                changed |= items != target.items();
-                target.set_items(items);
-            }
-            layers.append(made);
-            // Items may have been added since the layers were sorted; only a propagated command may change the order.
-            if changed {
-                order(rules, layers);
-            }
-        });
+        let mut changed = !made.is_empty() || rules.error_rate() != own.rules.error_rate();
+        own.rules = rules;
+        for parts in groups(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
+            // The first part is the filter's own, and all others are of other filters.
+            let target = &mut own.layers[parts[0].0.1];
+            let added = || {
+                let others = parts[1..].iter();
+                others.map(|&(_, (filter, layer))| &chains[filter - 1].layers()[layer])
+            };
+            let counts = added().map(counts_of).chain([counts_of(target)]);
+            arrays.clear();
+            arrays.extend(added().filter_map(set_bits));
+            changed |= target.bits_mut().unite(&arrays);
+            let items = items_of_union(target, counts);
+            changed |= items != target.items();
+            target.set_items(items);
+        }
+        own.layers.append(made);
+        // Items may have been added since the layers were sorted; only a propagated command may change the order.
+        if changed {
+            order(&own.rules, &mut own.layers);
+        }
+        Layer::start_all_at(&mut own.layers, 0);
         if let Some(exceptions) = exceptions {
             self.set_exceptions(exceptions);
             changed = true;

@@ -211,9 +211,9 @@ fn shrink<R: Rules>(
 
     // From here on nothing fails, and nothing is allocated.
     for (index, layer) in made {
-        chain.layers_mut()[index] = layer;
+        chain.layers[index] = layer;
     }
-    R::Layer::start_all_at(chain.layers_mut(), 0);
+    R::Layer::start_all_at(&mut chain.layers, 0);
     let after = R::bytes(newest + 1, chain.array_bytes(newest + 1));
     Ok(before.saturating_sub(after))
 }

@@ -115,7 +115,7 @@ impl<R: Rules> Layered for Chain<R> {
     }
 
     fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        self.layers_mut()[layer].merge(offset, bytes)
+        self.layers[layer].merge(offset, bytes)
     }
 
     fn place_of(&self, offset: u64) -> Option<(usize, u64)> {

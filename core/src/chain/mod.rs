@@ -125,8 +125,8 @@ pub struct LayerShape {
 
 /// A Bloom filter of one layout. It has at least one layer.
 pub struct Chain<R: Rules> {
-    layers: List<R::Layer>,
-    rules: R,
+    pub(super) layers: List<R::Layer>,
+    pub(super) rules: R,
 }
 
 impl<R: Rules> Debug for Chain<R> {
@@ -167,35 +167,9 @@ impl<R: Rules> Chain<R> {
         chain
     }
 
-    /// Makes room for `more` layers.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
-    pub(super) fn reserve(&mut self, more: usize) -> Result<(), Error> {
-        self.layers.reserve(more)
-    }
-
-    /// Replaces the rules, and lets `change` rebuild the layers.
-    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut List<R::Layer>)) {
-        self.rules = rules;
-        change(&self.rules, &mut self.layers);
-        R::Layer::start_all_at(&mut self.layers, 0);
-    }
-
     /// The layers, oldest first.
     pub fn layers(&self) -> &[R::Layer] {
         &self.layers
-    }
-
-    /// The layers, to be changed.
-    pub(super) fn layers_mut(&mut self) -> &mut [R::Layer] {
-        &mut self.layers
-    }
-
-    /// The layers, to be changed and added to, and the rules.
-    #[inline(always)]
-    pub(super) fn parts_mut(&mut self) -> (&mut List<R::Layer>, &R) {
-        (&mut self.layers, &self.rules)
     }
 
     /// The rules of the filter.

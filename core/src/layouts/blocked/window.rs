@@ -409,7 +409,7 @@ impl Windowed {
         };
         let older = &older[expired..];
         let (newest_stamp, closes, window) = (&mut self.newest_stamp, newest.closes, self.window);
-        let (layers, rules) = newest.chain.parts_mut();
+        let Chain { layers, rules } = &mut newest.chain;
         let mut grow = |own: &mut List<Layer>| {
             let (elapsed, left) = (time.saturating_sub(*newest_stamp), closes.saturating_sub(time));
             let capacity = further_capacity(own, rules, elapsed, left);
