@@ -179,7 +179,7 @@ fn check_classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
         if shape.check(rules.options()).is_err() || layer.array().len() as u64 != shape.bytes {
             return Err(Invalid::Geometry { layer: index });
         }
-        check_counts(index, layer, layer.words())?;
+        check_counts(index, layer, &layer.words)?;
     }
     Ok(())
 }
@@ -202,7 +202,7 @@ fn check_valkey(chain: &Chain<Valkey>) -> Result<(), Invalid> {
         if index + 1 < layers.len() && layer.items() < layer.capacity() {
             return Err(Invalid::NotFull { layer: index });
         }
-        check_counts(index, layer, layer.words())?;
+        check_counts(index, layer, &layer.words)?;
         expected = rules.layer(index + 1, shape.capacity).map(|next| next.capacity);
     }
     Ok(())

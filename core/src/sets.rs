@@ -224,10 +224,10 @@ impl Filter {
             let counts = added().map(counts_of).chain([counts_of(target)]);
             arrays.clear();
             arrays.extend(added().filter_map(set_bits));
-            changed |= target.bits_mut().unite(&arrays);
+            changed |= target.bits.unite(&arrays);
             let items = items_of_union(target, counts);
             changed |= items != target.items();
-            target.set_items(items);
+            target.items = items;
         }
         own.layers.append(made);
         // Items may have been added since the layers were sorted; only a propagated command may change the order.
@@ -274,10 +274,10 @@ impl Filter {
         if layers().all(|layer| ones(layer) > 0) {
             let mut arrays = reserved(chains.len())?;
             arrays.extend(layers().map(Layer::array));
-            layer.bits_mut().set_common(&arrays);
+            layer.bits.set_common(&arrays);
         }
         let items = items_of_common(&layer, layers().map(counts_of));
-        layer.set_items(items);
+        layer.items = items;
         let mut common = reserved(1)?;
         common.push(layer);
         let mut common = Self::from(Chain::of_layers(first.rules().clone(), common));
@@ -587,9 +587,9 @@ impl<'a> Plan<'a> {
         let mut union = Layer::make(self.at(parts[0].0).shape())?;
         let mut arrays = reserved(parts.len())?;
         arrays.extend(layers().filter_map(set_bits));
-        union.bits_mut().unite(&arrays);
+        union.bits.unite(&arrays);
         let items = items_of_union(&union, layers().map(counts_of));
-        union.set_items(items);
+        union.items = items;
         Ok(union)
     }
 }

@@ -271,9 +271,9 @@ fn rounding(geometry: Geometry, capacity: u64) -> f64 {
 /// The layer of this shape with the items of `layer`.
 pub(crate) fn fold(layer: &blocked::Layer, shape: blocked::Shape) -> Result<blocked::Layer, Error> {
     let mut folded = blocked::Layer::make(shape)?;
-    folded.bits_mut().fold_neighbours(layer.bits());
+    folded.bits.fold_neighbours(layer.bits());
     // Each item that a layer counts has set a bit.
-    folded.set_items(layer.items().min(folded.ones()));
+    folded.items = layer.items().min(folded.ones());
     Ok(folded)
 }
 
@@ -307,8 +307,8 @@ pub(crate) fn folded_classic(
 /// [`fold`] in RedisBloom's layout.
 fn fold_classic(layer: &classic::Layer, shape: classic::Shape) -> Result<classic::Layer, Error> {
     let mut folded = classic::Layer::make(shape)?;
-    folded.words_mut().fold_parts(layer.array(), shape.bytes as usize);
-    folded.set_items(layer.items().min(folded.ones()));
+    folded.words.fold_parts(layer.array(), shape.bytes as usize);
+    folded.items = layer.items().min(folded.ones());
     Ok(folded)
 }
 
@@ -402,7 +402,7 @@ mod tests {
         let shape = spec.start().1;
         let mut layer = classic::Layer::make(shape).unwrap();
         for ones in 1..=shape.modulus() {
-            layer.words_mut().count_set(1);
+            layer.words.count_set(1);
             let bits = shape.modulus() as f64;
             let expected = -(1.0 - ones as f64 / bits).ln() * bits / f64::from(shape.probes);
             let expected = if ones == shape.modulus() {

@@ -218,7 +218,7 @@ impl Loader {
         let layer = self.layers.last_mut().ok_or(wrong)?;
         require(items <= layer.capacity(), "items")?;
         self.items_to_come = self.items_to_come.checked_sub(items).ok_or(wrong)?;
-        layer.set_items(items);
+        layer.items = items;
         Ok(())
     }
 

@@ -331,7 +331,7 @@ impl Loader {
             "items",
         )?;
         let mut layer = shape.with_array(array()?);
-        layer.set_items(items);
+        layer.items = items;
         push(&mut self.layers, layer)?;
         self.capacity = capacity;
         Ok(())

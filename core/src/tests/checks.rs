@@ -43,7 +43,7 @@ fn layers(count: usize) -> Vec<blocked::Layer> {
 
 /// A layer that counts `items` items, and has as many bits set.
 fn filled(mut layer: blocked::Layer, items: u64) -> blocked::Layer {
-    layer.set_items(items);
+    layer.items = items;
     set_ones(&mut layer, items);
     layer
 }
@@ -53,7 +53,7 @@ fn set_ones(layer: &mut blocked::Layer, ones: u64) {
     let bytes: Vec<u8> = (0..ones.div_ceil(8))
         .map(|byte| 0xff >> (8 - (ones - 8 * byte).min(8)))
         .collect();
-    layer.bits_mut().merge(0, &bytes).unwrap();
+    layer.bits.merge(0, &bytes).unwrap();
 }
 
 fn chain(growth: Growth, layers: Vec<blocked::Layer>) -> Filter {
@@ -142,7 +142,7 @@ fn valkey_of(expansion: u32, layers: Vec<valkey::Layer>) -> Filter {
 
 fn valkey_layer(shape: valkey::Shape, items: u64) -> valkey::Layer {
     let mut layer = valkey::Layer::make(shape).unwrap();
-    layer.set_items(items);
+    layer.items = items;
     layer
 }
 
@@ -326,7 +326,7 @@ fn items() {
         for (place, filter) in everywhere(|| {
             let mut layers = layers(3);
             let capacity = layers[at].capacity();
-            layers[at].set_items(capacity + 1);
+            layers[at].items = capacity + 1;
             layers
         }) {
             let expected = Err(Invalid::Items { layer: at });
@@ -344,7 +344,7 @@ fn items() {
         assert_eq!(filter.validate(), Err(Invalid::Items { layer: 0 }), "{place}");
     }
     let mut layer = classic_layer(classic_shape());
-    layer.set_items(CAPACITY + 1);
+    layer.items = CAPACITY + 1;
     let layers = vec![classic_layer(classic_shape()), layer];
     assert_eq!(
         classic_of(TODAY, layers).validate(),
@@ -363,7 +363,7 @@ fn not_full() {
     for at in 0..2 {
         let mut layers = layers(3);
         let less = layers[at].items() - 1;
-        layers[at].set_items(less);
+        layers[at].items = less;
         let filter = chain(growing(2), layers);
         assert_eq!(filter.validate(), Err(Invalid::NotFull { layer: at }));
     }
@@ -371,7 +371,7 @@ fn not_full() {
     // slice is added.
     let two = || {
         let mut layers = layers(2);
-        layers[0].set_items(CAPACITY - 1);
+        layers[0].items = CAPACITY - 1;
         layers
     };
     assert_eq!(windowed(two(), times(2)).validate(), Ok(()));
@@ -456,7 +456,7 @@ fn bits_set() {
         // More bits counted than set, and more set than counted.
         for (place, filter) in everywhere(|| {
             let mut layers = layers(3);
-            layers[at].bits_mut().count_set(1);
+            layers[at].bits.count_set(1);
             layers
         }) {
             let recounted = layers(3)[at].bits().ones();
@@ -470,7 +470,7 @@ fn bits_set() {
         }
         for (place, filter) in everywhere(|| {
             let mut layers = layers(3);
-            let last = layers[at].bits_mut().units_mut().last_mut().unwrap();
+            let last = layers[at].bits.units_mut().last_mut().unwrap();
             *bytemuck::bytes_of_mut(last).last_mut().unwrap() |= 0x80;
             layers
         }) {
@@ -484,7 +484,7 @@ fn bits_set() {
         }
     }
     let mut layer = classic_layer(classic_shape());
-    layer.words_mut().count_set(3);
+    layer.words.count_set(3);
     let expected = |layer| {
         Err(Invalid::BitsSet {
             layer,
@@ -519,7 +519,7 @@ fn fill() {
             let mut layers = layers(3);
             let (shape, items) = (layers[at].shape(), layers[at].items());
             layers[at] = blocked::Layer::make(shape).unwrap();
-            layers[at].set_items(items);
+            layers[at].items = items;
             set_ones(&mut layers[at], items - 1);
             layers
         }) {
@@ -528,7 +528,7 @@ fn fill() {
         }
         for (ones, is_valid) in [(3 * most, true), (3 * most + 1, false)] {
             let mut layer = blocked::Layer::make(shape).unwrap();
-            layer.set_items(3);
+            layer.items = 3;
             set_ones(&mut layer, ones);
             let filter = windowed(vec![layer], times(1));
             let expected = if is_valid {

@@ -147,10 +147,10 @@ const _: () = assert!(size_of::<Layer>() == 64);
 /// One layer of a blocked filter.
 #[derive(Debug)]
 pub struct Layer {
-    bits: BitArray<Line>,
+    pub(crate) bits: BitArray<Line>,
     lines: u64,
     capacity: u64,
-    items: u64,
+    pub(crate) items: u64,
     rate: f64,
     per_item: PerItem,
     /// The kernel, if an item has one line here and this processor has vector instructions. It is chosen once, so that
@@ -201,16 +201,6 @@ impl Layer {
     /// The bit array.
     pub fn bits(&self) -> &BitArray<Line> {
         &self.bits
-    }
-
-    /// The bit array, to be changed.
-    pub(crate) fn bits_mut(&mut self) -> &mut BitArray<Line> {
-        &mut self.bits
-    }
-
-    /// Sets the number of counted items.
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.items = items;
     }
 
     /// Counts an item and the bits that it set; true if it set any.

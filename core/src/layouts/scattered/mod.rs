@@ -68,9 +68,9 @@ pub(crate) struct Made {
 #[derive(Debug)]
 pub struct Layer<S> {
     /// Whole words: the head, the bits, and padding that is never set.
-    array: BitArray<u64>,
+    pub(crate) words: BitArray<u64>,
     modulus: Modulus,
-    items: u64,
+    pub(crate) items: u64,
     capacity: u64,
     error_rate: f64,
     probes: u16,
@@ -80,11 +80,11 @@ pub struct Layer<S> {
 }
 
 impl<S: Scattered> Layer<S> {
-    /// A layer without items, whose head is in `array` already. The caller has checked that they fit together.
-    pub(crate) fn stored(made: Made, array: BitArray<u64>, own: S) -> Self {
-        let padding = array.bytes().len() as u64 - S::HEAD - made.bytes;
+    /// A layer without items, whose head is in `words` already. The caller has checked that they fit together.
+    pub(crate) fn stored(made: Made, words: BitArray<u64>, own: S) -> Self {
+        let padding = words.bytes().len() as u64 - S::HEAD - made.bytes;
         Self {
-            array,
+            words,
             modulus: Modulus::new(made.modulus),
             items: 0,
             capacity: made.capacity,
@@ -107,25 +107,10 @@ impl<S: Scattered> Layer<S> {
         (made, self.own)
     }
 
-    /// The array, in words: the head, the bits and what follows them.
-    pub fn words(&self) -> &BitArray<u64> {
-        &self.array
-    }
-
-    /// The array, to be changed.
-    pub(crate) fn words_mut(&mut self) -> &mut BitArray<u64> {
-        &mut self.array
-    }
-
     /// The head and the bits.
     pub fn stored_bytes(&self) -> &[u8] {
-        let bytes = self.array.bytes();
+        let bytes = self.words.bytes();
         &bytes[..bytes.len() - usize::from(self.padding)]
-    }
-
-    /// Sets the number of counted items.
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.items = items;
     }
 }
 
@@ -150,7 +135,7 @@ fn probes<S: Scattered>(modulus: Modulus, count: u16, hash: ItemHash) -> impl It
 /// Whether the layer has an item's first `count` probes, or all if it has fewer.
 #[inline(always)]
 fn has_first<S: Scattered>(layer: &Layer<S>, count: u16, hash: ItemHash) -> bool {
-    let words = layer.array.units();
+    let words = layer.words.units();
     let mut probes = probes::<S>(layer.modulus, count.min(layer.probes), hash);
     probes.all(|(word, mask)| words[word] & mask != 0)
 }
@@ -177,7 +162,7 @@ impl<S: Scattered> Prefetch for Words<'_, S> {
 #[inline(always)]
 fn first_words<S: Scattered>(layer: &Layer<S>, count: u16) -> Words<'_, S> {
     Words {
-        array: layer.array.units(),
+        array: layer.words.units(),
         modulus: layer.modulus,
         count: count.min(layer.probes),
         layout: PhantomData,
@@ -206,9 +191,9 @@ impl<S: Scattered> batch::Layer for Layer<S> {
     }
 
     fn ones(&self) -> u64 {
-        let head = &self.array.bytes()[..S::HEAD as usize];
+        let head = &self.words.bytes()[..S::HEAD as usize];
         let of_head: u32 = head.iter().map(|byte| byte.count_ones()).sum();
-        self.array.ones() - u64::from(of_head)
+        self.words.ones() - u64::from(of_head)
     }
 
     fn bytes(&self) -> u64 {
@@ -222,15 +207,15 @@ impl<S: Scattered> batch::Layer for Layer<S> {
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
         require(end <= self.bytes(), OutOfRange)?;
-        self.array.merge(S::HEAD + offset, bytes)
+        self.words.merge(S::HEAD + offset, bytes)
     }
 
     fn allocation(&self) -> Option<Allocation> {
-        self.array.allocation()
+        self.words.allocation()
     }
 
     fn relocate(&mut self, mover: &mut impl Mover) {
-        self.array.relocate(mover);
+        self.words.relocate(mover);
     }
 
     #[inline(always)]
@@ -321,12 +306,12 @@ impl<S: Scattered> batch::Layer for Layer<S> {
         for (word, mask) in probes::<S>(self.modulus, self.probes, hash) {
             // Only words that change are written to: a page that is only read stays shared with a forked
             // child that saves the filter.
-            if self.array.units()[word] & mask == 0 {
-                self.array.units_mut()[word] |= mask;
+            if self.words.units()[word] & mask == 0 {
+                self.words.units_mut()[word] |= mask;
                 newly_set += 1;
             }
         }
-        self.array.count_set(newly_set);
+        self.words.count_set(newly_set);
         self.items += u64::from(newly_set > 0);
         newly_set > 0
     }
