@@ -146,12 +146,6 @@ pub(crate) fn ask_for(count: usize, layers: u64, allowance: Allowance<'_>) -> Re
 #[derive(Default)]
 pub struct Exceptions(HashSet<u128, Key>);
 
-impl std::fmt::Debug for Exceptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Exceptions({})", self.len())
-    }
-}
-
 impl Exceptions {
     /// An empty set with room for `count` hashes.
     ///

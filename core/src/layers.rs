@@ -13,7 +13,6 @@ use crate::layouts::classic::Classic;
 use crate::layouts::valkey::Valkey;
 
 /// The layers of a filter.
-#[derive(Debug)]
 pub enum Layers {
     /// Lines of 64 bytes; see [`blocked`](crate::layouts::blocked). Only they may have exceptions, of which there is then
     /// at least one; these are boxed, since few filters have any.

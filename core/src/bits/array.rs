@@ -31,12 +31,6 @@ pub struct BitArray<U> {
     ones: u64,
 }
 
-impl<U> std::fmt::Debug for BitArray<U> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "BitArray({} bytes)", size_of_val(&*self.units))
-    }
-}
-
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// `units` units of unset bits. The pages of a large array take up memory only once they are written.
     ///

@@ -4,8 +4,6 @@
 //! hashed, their memory prefetched, then probed, so that the waits within a block overlap. Lookups go from
 //! the newest layer to the oldest, because most items are in the newest.
 
-use std::fmt::Debug;
-
 use super::list::List;
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Portable, Vector, Work};
@@ -18,7 +16,7 @@ use crate::item::{Item, ItemHash};
 pub const BLOCK: usize = u64::BITS as usize;
 
 /// A layer: how it is made, what it holds, and what it does with items.
-pub trait Layer: Sized + Debug {
+pub trait Layer: Sized {
     /// What defines a layer, apart from its items and bits.
     type Shape: Copy + PartialEq;
     /// Allocates a layer without items.

@@ -3,8 +3,6 @@
 //! Callers use [`Layered`], whatever the layout is. Chains have it from their [`Rules`]; filters with a window implement
 //! it themselves.
 
-use std::fmt::Debug;
-
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, LayerShape, Rules, sum};
@@ -23,7 +21,7 @@ pub struct LayerStats {
 
 /// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
 /// of a layer.
-pub trait Layered: Debug {
+pub trait Layered {
     /// The layout.
     fn layout(&self) -> Layout;
 

@@ -8,7 +8,6 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 
 /// Layers, oldest first. Small filters are many: one that has a single layer has it in its own struct, and no list.
-#[derive(Debug)]
 pub enum List<L> {
     /// A single layer.
     One(L),

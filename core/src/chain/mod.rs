@@ -8,8 +8,6 @@ pub mod demand;
 pub mod layered;
 pub mod list;
 
-use std::fmt::{self, Debug};
-
 use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::{Error, require};
@@ -33,7 +31,7 @@ pub const MOST_LAYERS: usize = 1100;
 pub type ShapeOf<R> = <<R as Rules>::Layer as Layer>::Shape;
 
 /// How the filters of a layout hash and grow.
-pub trait Rules: Clone + Debug {
+pub trait Rules: Clone {
     /// The layout.
     const LAYOUT: Layout;
     /// A layer.
@@ -127,12 +125,6 @@ pub struct LayerShape {
 pub struct Chain<R: Rules> {
     pub(super) layers: List<R::Layer>,
     pub(super) rules: R,
-}
-
-impl<R: Rules> Debug for Chain<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chain({} layers)", self.layers.len())
-    }
 }
 
 impl<R: Rules> Chain<R> {

@@ -145,7 +145,6 @@ const _: () = assert!(MAX_LINES_PER_ITEM <= 16 && *PROBES.end() <= 15);
 const _: () = assert!(size_of::<Layer>() == 64);
 
 /// One layer of a blocked filter.
-#[derive(Debug)]
 pub struct Layer {
     pub(crate) bits: BitArray<Line>,
     lines: u64,

@@ -37,7 +37,6 @@ const LEAST_GROWTH: u64 = 32;
 pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 
 /// A part of a window, whose items expire together.
-#[derive(Debug)]
 pub struct Slice {
     /// The time of the first item.
     pub opens: Time,
@@ -79,12 +78,6 @@ pub struct Windowed {
     pub(crate) dropped_bytes: u64,
     /// The slices that were dropped last, until the caller takes them, and the number of all their layers.
     dropped: (Vec<Slice>, u64),
-}
-
-impl std::fmt::Debug for Windowed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Windowed({} slices)", self.slices.len())
-    }
 }
 
 impl Windowed {
@@ -589,7 +582,7 @@ impl Windowed {
 }
 
 /// The layers of several slices, newest first.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct NewestFirst<'a> {
     /// The slices that were not reached yet.
     slices: &'a [Slice],

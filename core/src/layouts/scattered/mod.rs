@@ -6,7 +6,6 @@
 pub mod ln;
 pub mod modulus;
 
-use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use crate::bits::array::{BitArray, OutOfRange};
@@ -32,7 +31,7 @@ const PREFETCHED: u16 = 16;
 pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
 
 /// A layout with such layers: where an item's probes are, and what a layer of it keeps besides.
-pub trait Scattered: Copy + Debug {
+pub trait Scattered: Copy {
     /// Bytes of the array before the bits.
     const HEAD: u64;
     /// What defines a layer, apart from its items and bits.
@@ -65,7 +64,6 @@ pub(crate) struct Made {
 }
 
 /// A layer whose probes are scattered.
-#[derive(Debug)]
 pub struct Layer<S> {
     /// Whole words: the head, the bits, and padding that is never set.
     pub(crate) words: BitArray<u64>,
