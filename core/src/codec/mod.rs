@@ -21,7 +21,10 @@ pub const ENCODING_VERSION: i32 = 4;
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
     match &filter.layers {
         Layers::Blocked(chain, exceptions) => blocked::save(chain, exceptions.as_deref(), sink),
-        Layers::Windowed(windowed) => blocked::layers::save_windowed(windowed, sink),
+        Layers::Windowed(windowed) => {
+            let header = blocked::layers::header_of_windowed(windowed);
+            blocked::layers::save(header, windowed.layers(), sink);
+        }
         Layers::Valkey(chain) => valkey::save(chain, sink),
         Layers::Classic(chain) => classic::save(chain, sink),
     }

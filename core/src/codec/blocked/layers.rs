@@ -39,21 +39,15 @@ const LATEST_STORED: Time = i64::MAX as Time;
 /// needs a buffer of its size.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Writes a filter without a window, and without its exceptions, to an RDB stream.
-pub fn save(chain: &Chain<Blocked>, exceptions: usize, sink: &mut dyn Sink) {
-    save_parts(&or_abort(header(chain, exceptions)), chain.layers().iter(), sink);
-}
-
-/// Writes a filter with a window to an RDB stream.
-pub fn save_windowed(windowed: &Windowed, sink: &mut dyn Sink) {
-    save_parts(&or_abort(header_of_windowed(windowed)), windowed.layers(), sink);
-}
-
-/// Writes a header, and the bit arrays of layers.
-fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: &mut dyn Sink) {
+/// Writes a header, and the bit arrays of layers, to an RDB stream.
+pub fn save<'a>(
+    header: Result<Vec<u8>, Error>,
+    layers: impl Iterator<Item = &'a Layer>,
+    sink: &mut dyn Sink,
+) {
     sink.put_unsigned(VERSION);
     sink.put_unsigned(0);
-    sink.put_string(header);
+    sink.put_string(&or_abort(header));
     for layer in layers {
         let bits = layer.bits();
         for piece in bits.bytes().chunks(PIECE_BYTES) {
@@ -199,7 +193,6 @@ fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
 }
 
 /// A header that has been checked: no field can cause an overflow, or an allocation that has not been requested.
-#[derive(Debug)]
 struct Header {
     seed: Seed,
     error_rate: ErrorRate,
@@ -210,7 +203,6 @@ struct Header {
 }
 
 /// What a header says of a window.
-#[derive(Debug)]
 struct StoredWindow {
     window: Window,
     capacity: Capacity,
@@ -220,7 +212,6 @@ struct StoredWindow {
 }
 
 /// A slice as a header describes it.
-#[derive(Debug)]
 struct StoredSlice {
     opens: Time,
     closes: Time,
@@ -228,7 +219,6 @@ struct StoredSlice {
 }
 
 /// A layer as a header describes it.
-#[derive(Debug)]
 struct StoredLayer {
     shape: Shape,
     items: u64,
@@ -370,13 +360,19 @@ impl StoredWindow {
         let mut slices: Vec<StoredSlice> = reserved(stored)?;
         let (mut opens, mut closes) = (0, 0);
         for _ in 0..stored {
-            let slice = StoredSlice::parse(fields)?;
-            let longest = slice.opens.saturating_add(window.slice_length());
-            let in_order = slice.opens >= opens && slice.closes >= closes;
-            let times = slice.opens..=longest.min(LATEST_STORED);
-            require(in_order && times.contains(&slice.closes), "times")?;
-            (opens, closes) = (slice.opens, slice.closes);
-            slices.push(slice);
+            let before = (opens, closes);
+            (opens, closes) = (fields.u64()?, fields.u64()?);
+            let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
+            require(layers > 0 && zero == 0, "layers")?;
+            let longest = opens.saturating_add(window.slice_length());
+            let in_order = opens >= before.0 && closes >= before.1;
+            let times = opens..=longest.min(LATEST_STORED);
+            require(in_order && times.contains(&closes), "times")?;
+            slices.push(StoredSlice {
+                opens,
+                closes,
+                layers,
+            });
         }
         // The newest layer was made while the newest slice was open.
         let latest = if stored > 0 { closes } else { LATEST_STORED };
@@ -387,19 +383,6 @@ impl StoredWindow {
             newest_stamp,
             dropped_bytes,
             slices,
-        })
-    }
-}
-
-impl StoredSlice {
-    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
-        let (opens, closes) = (fields.u64()?, fields.u64()?);
-        let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
-        require(layers > 0 && zero == 0, "layers")?;
-        Ok(Self {
-            opens,
-            closes,
-            layers,
         })
     }
 }

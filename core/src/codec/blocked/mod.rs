@@ -26,7 +26,8 @@ const BYTES: usize = size_of::<Entry>();
 
 /// Writes a filter without a window to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, sink: &mut dyn Sink) {
-    layers::save(chain, exceptions.map_or(0, Exceptions::len), sink);
+    let header = layers::header(chain, exceptions.map_or(0, Exceptions::len));
+    layers::save(header, chain.layers().iter(), sink);
     if let Some(exceptions) = exceptions {
         let entries = or_abort(entries(exceptions));
         let pieces = entries.chunks(PIECE);
