@@ -361,16 +361,12 @@ impl Head {
 
     /// Reads a head.
     pub fn of(bytes: &[u8; HEAD]) -> Result<Self, FileError> {
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |number, &byte| number << 8 | u64::from(byte))
-        };
         require(bytes[..8] == MAGIC, FileError::Magic)?;
-        let (version, header) = (number(&bytes[8..12]) as u32, number(&bytes[16..24]));
-        let is_known =
-            version == VERSION && number(&bytes[12..16]) == 0 && bytes[24..Self::FIELDS] == [0; 24];
+        let (version, header): (u32, u64) = (
+            bytemuck::pod_read_unaligned(&bytes[8..12]),
+            bytemuck::pod_read_unaligned(&bytes[16..24]),
+        );
+        let is_known = version == VERSION && bytes[12..16] == [0; 4] && bytes[24..Self::FIELDS] == [0; 24];
         require(is_known, FileError::Version(version))?;
         let bytes = *bytes;
         Ok(Self { bytes, header })

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::{Cursor, Write as _};
 
+use crate::bits::array::all_zero;
 use crate::bits::combine::{is_within, union_ones};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{FILTER_BYTES, ask, push, reserved};
@@ -19,6 +20,7 @@ use crate::exceptions::{self, Exceptions, MOST_EXCEPTIONS};
 use crate::filter::Filter;
 use crate::item::ItemHash;
 use crate::layers::Layers;
+use crate::layouts::blocked::window::Windowed;
 use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
@@ -271,7 +273,7 @@ impl Filter {
         ask(0, Blocked::bytes(1, shape.bytes()), Some(1), allowance)?;
         let mut layer = Layer::make(shape)?;
         let layers = || chains.iter().flat_map(|chain| chain.layers());
-        if layers().all(|layer| ones(layer) > 0) {
+        if layers().all(|layer| layer.ones() > 0) {
             let mut arrays = reserved(chains.len())?;
             arrays.extend(layers().map(Layer::array));
             layer.bits.set_common(&arrays);
@@ -300,7 +302,7 @@ impl Filter {
         }
         Ok(Some(match &self.layers {
             Layers::Blocked(chain, _) => chain.emptied(allowance)?.into(),
-            Layers::Windowed(windowed) => windowed.emptied().into(),
+            Layers::Windowed(own) => Windowed::empty(own.rules.clone(), own.window, own.capacity).into(),
             Layers::Valkey(chain) => chain.emptied(allowance)?.into(),
             Layers::Classic(chain) => chain.emptied(allowance)?.into(),
         }))
@@ -551,8 +553,7 @@ impl<'a> Plan<'a> {
     /// The first part of a group that has all bits of the layer `id`, which then changes nothing.
     fn containing(&mut self, id: Id, groups: &[Group]) -> Option<Id> {
         let part = self.at(id).array();
-        let is_empty = |piece: &[u8]| piece.iter().all(|&byte| byte == 0);
-        let at = PIECE * part.chunks(PIECE).position(|piece| !is_empty(piece)).unwrap_or(0);
+        let at = PIECE * part.chunks(PIECE).position(|piece| !all_zero(piece)).unwrap_or(0);
         let piece = at..part.len().min(at + PIECE);
         let compared = groups.len().min(self.compared);
         self.compared -= compared;
@@ -577,7 +578,7 @@ impl<'a> Plan<'a> {
         arrays.extend(layers().filter_map(set_bits));
         let set = union_ones(&arrays);
         // A layer that has all bits of the others does not get fuller.
-        let has_all = layers().any(|layer| ones(layer) == set);
+        let has_all = layers().any(|layer| layer.ones() == set);
         Ok(has_all || one.shape().geometry.items_behind(set) <= one.capacity())
     }
 
@@ -612,12 +613,7 @@ fn shape_key(layer: &Layer) -> (u64, u64, u64, u8, u8) {
 
 /// The bit array of a layer; `None` if no bit is set, so that its pages stay untouched.
 fn set_bits(layer: &Layer) -> Option<&[u8]> {
-    (ones(layer) > 0).then(|| layer.array())
-}
-
-/// Set bits.
-fn ones(layer: &Layer) -> u64 {
-    layer.bits().ones()
+    (layer.ones() > 0).then(|| layer.array())
 }
 
 /// The most bits that one item sets.
@@ -628,13 +624,13 @@ fn bits_of_item(layer: &Layer) -> u64 {
 
 /// The items and the set bits of a layer.
 fn counts_of(layer: &Layer) -> (u64, u64) {
-    (layer.items(), ones(layer))
+    (layer.items(), layer.ones())
 }
 
 /// The number of items that a layer counts which is the union of layers with these items and set bits. If one of them
 /// has all of its bits, that one has counted all the items. Otherwise the set bits tell.
 fn items_of_union(union: &Layer, parts: impl Iterator<Item = (u64, u64)> + Clone) -> u64 {
-    let set = ones(union);
+    let set = union.ones();
     let whole = parts.clone().filter(|&(_, of_part)| of_part == set);
     if let Some((items, _)) = whole.max() {
         return items;
@@ -650,7 +646,7 @@ fn items_of_union(union: &Layer, parts: impl Iterator<Item = (u64, u64)> + Clone
 
 /// The number of items that a layer counts which is the intersection of layers with these items and set bits.
 fn items_of_common(common: &Layer, parts: impl Iterator<Item = (u64, u64)> + Clone) -> u64 {
-    let set = ones(common);
+    let set = common.ones();
     let whole = parts.clone().filter(|&(_, of_part)| of_part == set);
     if let Some((items, _)) = whole.min() {
         return items;

@@ -13,7 +13,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use super::kernel::{self, CountOnes, SetOnes};
 use super::memory::{Allocation, Mover};
 use super::units::Units;
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// Bytes that are skipped together if none of their bits has to be set: an untouched page needs no memory.
 const PAGE: usize = 4096;
@@ -140,11 +140,8 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 fn checked_length<U>(units: u64) -> Result<(usize, Error), Error> {
     let bytes = units.saturating_mul(size_of::<U>() as u64);
     let out_of_memory = Error::OutOfMemory { bytes };
-    if isize::try_from(bytes).is_err() {
-        return Err(out_of_memory);
-    }
-    let units = usize::try_from(units).map_err(|_| out_of_memory)?;
-    Ok((units, out_of_memory))
+    require(bytes <= isize::MAX as u64, out_of_memory)?;
+    Ok((units as usize, out_of_memory))
 }
 
 /// Whether so few bits are set that many pages of the array need no memory.

@@ -399,16 +399,10 @@ pub struct Block {
     pub count: usize,
 }
 
-impl Default for Block {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Block {
     /// A block without items.
     #[inline(always)]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             hashes: [ItemHash::default(); BLOCK],
             count: 0,

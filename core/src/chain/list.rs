@@ -22,13 +22,10 @@ impl<L> Default for List<L> {
 }
 
 impl<L> From<Vec<L>> for List<L> {
-    fn from(mut layers: Vec<L>) -> Self {
-        match (layers.len(), layers.pop()) {
-            (1, Some(only)) => Self::One(only),
-            (_, newest) => {
-                layers.extend(newest);
-                Self::Several(layers)
-            }
+    fn from(layers: Vec<L>) -> Self {
+        match <[L; 1]>::try_from(layers) {
+            Ok([only]) => Self::One(only),
+            Err(layers) => Self::Several(layers),
         }
     }
 }

@@ -127,12 +127,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     let items = fields.u64()?;
     let layers = fields.u32()?;
     let (options, expansion) = (fields.u32()?, fields.u32()?);
-    let layer_bytes = fields.0.len();
-    let is_whole = layer_bytes.is_multiple_of(LAYER_BYTES);
-    require(
-        is_whole && layer_bytes / LAYER_BYTES == layers as usize,
-        "header length",
-    )?;
+    require(fields.0.len() == layers as usize * LAYER_BYTES, "header length")?;
     let mut loader = Loader::new(items, u64::from(layers), options, expansion)?;
     // Nothing is allocated for layers until all of their sizes are valid and the sum is allowed.
     let mut stored = reserved(layers as usize)?;
@@ -153,8 +148,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
         stored.push((shape, items));
     }
     let arrays = sum(stored.iter().map(|(shape, _)| shape.bytes));
-    let bytes = Classic::bytes(stored.len(), arrays);
-    ask(0, bytes, None, allowance)?;
+    ask(0, Classic::bytes(stored.len(), arrays), None, allowance)?;
     for (shape, items) in stored {
         loader.append(shape, || Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?))?;
         loader.count(items)?;

@@ -193,10 +193,8 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
     let layers = fields.u32()?;
     let (error_rate, tightening) = (fields.f64()?, fields.f64()?);
     let (expansion, seed) = (fields.u32()?, SipSeed(fields.take()?));
-    let layer_bytes = fields.0.len();
-    let is_whole = layer_bytes.is_multiple_of(HEADER_LAYER_BYTES);
     require(
-        is_whole && layer_bytes / HEADER_LAYER_BYTES == layers as usize,
+        fields.0.len() == layers as usize * HEADER_LAYER_BYTES,
         "header length",
     )?;
     let mut loader = Loader::new(layers.into(), expansion, error_rate, tightening, seed.is_random())?;
@@ -211,8 +209,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
         stored.push((shape, items));
     }
     let arrays = sum(stored.iter().map(|(shape, _)| shape.bytes));
-    let bytes = Valkey::bytes(stored.len(), arrays);
-    ask(0, bytes, None, allowance)?;
+    ask(0, Valkey::bytes(stored.len(), arrays), None, allowance)?;
     for (shape, items) in stored {
         loader.push(shape, items, || Ok(shape.array()?))?;
     }

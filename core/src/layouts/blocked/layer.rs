@@ -265,13 +265,12 @@ impl Placement {
     /// The line of an item in a layer of these lines in which each item has one.
     #[inline(always)]
     fn in_one_line(units: &[Line], low: u64) -> ItemLine {
-        let (lines, lines_per_item) = (units.len() as u64, 1);
-        let high = 0;
-        Self {
+        let lines = units.len() as u64;
+        let one = Self {
             lines,
-            lines_per_item,
-        }
-        .first(ItemHash { low, high })
+            lines_per_item: 1,
+        };
+        one.first(ItemHash { low, high: 0 })
     }
 
     /// Number `⌊choice · lines / 2^64⌋` of a partition's lines.

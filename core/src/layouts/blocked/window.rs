@@ -98,11 +98,6 @@ impl Windowed {
         Ok(Self::empty(rules, window, capacity))
     }
 
-    /// A new filter like this one.
-    pub fn emptied(&self) -> Self {
-        Self::empty(self.rules.clone(), self.window, self.capacity)
-    }
-
     /// A filter without slices.
     pub(crate) fn empty(rules: Blocked, window: Window, capacity: Capacity) -> Self {
         Self {

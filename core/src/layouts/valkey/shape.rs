@@ -72,17 +72,13 @@ impl Shape {
     /// # Errors
     /// The name of a wrong field.
     pub(crate) fn of_head(head: &[u8; HEAD_BYTES]) -> Result<Self, &'static str> {
-        let (mut bytes, mut probes, mut seed) = ([0; 8], [0; 4], [0; 32]);
-        bytes.copy_from_slice(&head[1..9]);
-        probes.copy_from_slice(&head[9..13]);
-        seed.copy_from_slice(&head[13..]);
         require(head[0] == VERSION, "layer version")?;
         Ok(Self {
             capacity: 0,
             error_rate: 0.0,
-            bytes: u64::from_le_bytes(bytes),
-            probes: u32::from_le_bytes(probes),
-            seed: SipSeed(seed),
+            bytes: bytemuck::pod_read_unaligned(&head[1..9]),
+            probes: bytemuck::pod_read_unaligned(&head[9..13]),
+            seed: SipSeed(bytemuck::pod_read_unaligned(&head[13..])),
         })
     }
 
@@ -160,13 +156,14 @@ impl Scattered for Headed {
 
     fn shape_of(layer: &Layer) -> Shape {
         let (made, Headed) = layer.made();
-        let seed = layer.stored_bytes()[13..HEAD_BYTES].as_chunks().0;
         Shape {
             capacity: made.capacity,
             error_rate: made.error_rate,
             bytes: made.bytes,
             probes: made.probes,
-            seed: seed.first().copied().map_or(SipSeed::FIXED, SipSeed),
+            seed: SipSeed(bytemuck::pod_read_unaligned(
+                &layer.stored_bytes()[13..HEAD_BYTES],
+            )),
         }
     }
 
