@@ -20,7 +20,7 @@ use crate::layouts::classic::Classic;
 use crate::layouts::valkey::Valkey;
 use crate::params::{Growth, ROUNDING};
 
-/// A broken invariant. `layer` counts from the oldest.
+/// A broken invariant, with the index of its layer or slice, from the oldest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Invalid {
     /// There is no layer.
@@ -28,32 +28,17 @@ pub enum Invalid {
     /// A filter that may not grow has more than one layer.
     GrownFixed,
     /// The geometry has values out of range, or the bit array has another size.
-    Geometry {
-        /// Index of the layer.
-        layer: usize,
-    },
+    Geometry(usize),
     /// The layer counts more items than it is made for.
-    Items {
-        /// Index of the layer.
-        layer: usize,
-    },
+    Items(usize),
     /// The layer has room left although there is a newer one.
-    NotFull {
-        /// Index of the layer.
-        layer: usize,
-    },
+    NotFull(usize),
     /// The set of exceptions is empty or too large, miscounts them, or does not find what it stores.
     Exceptions,
     /// In a window, the times of this slice are out of order, or later than those of the next.
-    Times {
-        /// Index of the slice.
-        slice: usize,
-    },
+    Times(usize),
     /// The capacity is not that of the layer before it times the expansion.
-    Capacity {
-        /// Index of the layer.
-        layer: usize,
-    },
+    Capacity(usize),
     /// The layer's count of set bits is wrong.
     BitsSet {
         /// Index of the layer.
@@ -66,15 +51,9 @@ pub enum Invalid {
     /// The number of set bits is impossible for the number of items: each item sets at least one bit, and
     /// each probe at most one. This is reported only if nothing else is wrong. A filter whose chunks are
     /// still being loaded has fewer bits, and one loaded from foreign bytes may have any number.
-    Fill {
-        /// Index of the layer.
-        layer: usize,
-    },
-    /// The layers' rates add up to more than the filter's.
-    Budget {
-        /// Sum of the layers' rates.
-        sum: f64,
-    },
+    Fill(usize),
+    /// The layers' rates add up to this, more than the filter's.
+    Budget(f64),
 }
 
 impl Filter {
@@ -131,7 +110,7 @@ where
     U: Zeroable + NoUninit + AnyBitPattern,
 {
     if layer.capacity() == 0 || layer.items() > layer.capacity() {
-        return Err(Invalid::Items { layer: index });
+        return Err(Invalid::Items(index));
     }
     let (counted, recounted) = (bits.ones(), bits.bits().count_ones() as u64);
     if counted != recounted {
@@ -147,7 +126,7 @@ where
 fn check_windowed(windowed: &Windowed) -> Result<(), Invalid> {
     for (index, pair) in windowed.slices.windows(2).enumerate() {
         if pair[0].opens > pair[1].opens || pair[0].closes > pair[1].closes {
-            return Err(Invalid::Times { slice: index });
+            return Err(Invalid::Times(index));
         }
     }
     check_each(windowed.layers())?;
@@ -155,13 +134,11 @@ fn check_windowed(windowed: &Windowed) -> Result<(), Invalid> {
     for (index, slice) in windowed.slices.iter().enumerate() {
         let layers = slice.layers();
         if slice.opens > slice.closes || layers.is_empty() {
-            return Err(Invalid::Times { slice: index });
+            return Err(Invalid::Times(index));
         }
         let not_full = |layer: &blocked::Layer| layer.items() < layer.capacity();
         if let Some(layer) = layers[..layers.len() - 1].iter().position(not_full) {
-            return Err(Invalid::NotFull {
-                layer: before + layer,
-            });
+            return Err(Invalid::NotFull(before + layer));
         }
         before += layers.len();
     }
@@ -177,7 +154,7 @@ fn check_classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
     for (index, layer) in layers.iter().enumerate() {
         let shape = layer.shape();
         if shape.check(rules.options()).is_err() || layer.array().len() as u64 != shape.bytes {
-            return Err(Invalid::Geometry { layer: index });
+            return Err(Invalid::Geometry(index));
         }
         check_counts(index, layer, &layer.words)?;
     }
@@ -193,14 +170,14 @@ fn check_valkey(chain: &Chain<Valkey>) -> Result<(), Invalid> {
     for (index, layer) in layers.iter().enumerate() {
         let shape = layer.shape();
         if expected != Some(shape.capacity) {
-            return Err(Invalid::Capacity { layer: index });
+            return Err(Invalid::Capacity(index));
         }
         if shape.check().is_err() || shape.seed != rules.seed() || Some(shape.error_rate) != rules.rate(index)
         {
-            return Err(Invalid::Geometry { layer: index });
+            return Err(Invalid::Geometry(index));
         }
         if index + 1 < layers.len() && layer.items() < layer.capacity() {
-            return Err(Invalid::NotFull { layer: index });
+            return Err(Invalid::NotFull(index));
         }
         check_counts(index, layer, &layer.words)?;
         expected = rules.layer(index + 1, shape.capacity).map(|next| next.capacity);
@@ -218,10 +195,10 @@ fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     if let Some(expansion) = growth.expansion() {
         for (index, pair) in layers.windows(2).enumerate() {
             if pair[0].items() < pair[0].capacity() {
-                return Err(Invalid::NotFull { layer: index });
+                return Err(Invalid::NotFull(index));
             }
             if pair[1].capacity() != pair[0].capacity().saturating_mul(u64::from(expansion.factor())) {
-                return Err(Invalid::Capacity { layer: index + 1 });
+                return Err(Invalid::Capacity(index + 1));
             }
         }
     }
@@ -231,14 +208,14 @@ fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
 /// Checks that layers have as many bits as their items set.
 fn check_fill<'a>(mut layers: impl Iterator<Item = &'a blocked::Layer>) -> Result<(), Invalid> {
     let wrong = layers.position(|layer| !is_filled_by_its_items(layer));
-    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
+    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill(layer)))
 }
 
 /// Checks that the layers keep the filter's rate.
 fn check_rate<'a>(layers: impl Iterator<Item = &'a blocked::Layer>, rules: &Blocked) -> Result<(), Invalid> {
     let sum: f64 = layers.map(|layer| layer.shape().rate).sum();
     if !(0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
-        return Err(Invalid::Budget { sum });
+        return Err(Invalid::Budget(sum));
     }
     Ok(())
 }
@@ -251,7 +228,7 @@ fn check_each<'a>(layers: impl Iterator<Item = &'a blocked::Layer>) -> Result<()
             || geometry.lines == 0
             || bits.bytes().len() as u64 != geometry.bytes()
         {
-            return Err(Invalid::Geometry { layer: index });
+            return Err(Invalid::Geometry(index));
         }
         check_counts(index, layer, bits)?;
     }

@@ -236,7 +236,7 @@ fn geometry_of_blocked_layers() {
                 layers[at] = blocked::Layer::stored(shape, BitArray::zeroed(lines).unwrap(), items);
                 layers
             }) {
-                let expected = Err(Invalid::Geometry { layer: at });
+                let expected = Err(Invalid::Geometry(at));
                 assert_eq!(filter.validate(), expected, "{place}: {what} in layer {at}");
                 assert_eq!(filter.validate_composed(), expected, "{place}: {what}");
             }
@@ -249,7 +249,7 @@ fn geometry_of_blocked_layers() {
                 layers[at] = blocked::Layer::stored(shape, BitArray::zeroed(lines).unwrap(), items);
                 layers
             }) {
-                let expected = Err(Invalid::Geometry { layer: at });
+                let expected = Err(Invalid::Geometry(at));
                 assert_eq!(filter.validate(), expected, "{place}: {more} line in layer {at}");
             }
         }
@@ -285,7 +285,7 @@ fn geometry_of_classic_and_valkey_layers() {
         for before in 0..2 {
             let mut layers: Vec<_> = (0..before).map(|_| classic_layer(classic_shape())).collect();
             layers.push(classic_layer(shape));
-            let expected = Err(Invalid::Geometry { layer: before });
+            let expected = Err(Invalid::Geometry(before));
             assert_eq!(classic_of(TODAY, layers).validate(), expected, "{shape:?}");
         }
     }
@@ -316,7 +316,7 @@ fn geometry_of_classic_and_valkey_layers() {
             ..second
         },
     ] {
-        assert_eq!(wrong(shape), Err(Invalid::Geometry { layer: 1 }), "{shape:?}");
+        assert_eq!(wrong(shape), Err(Invalid::Geometry(1)), "{shape:?}");
     }
 }
 
@@ -329,7 +329,7 @@ fn items() {
             layers[at].items = capacity + 1;
             layers
         }) {
-            let expected = Err(Invalid::Items { layer: at });
+            let expected = Err(Invalid::Items(at));
             assert_eq!(filter.validate(), expected, "{place}, layer {at}");
             assert_eq!(filter.validate_composed(), expected, "{place}, layer {at}");
         }
@@ -341,21 +341,18 @@ fn items() {
         };
         vec![blocked::Layer::make(shape).unwrap()]
     }) {
-        assert_eq!(filter.validate(), Err(Invalid::Items { layer: 0 }), "{place}");
+        assert_eq!(filter.validate(), Err(Invalid::Items(0)), "{place}");
     }
     let mut layer = classic_layer(classic_shape());
     layer.items = CAPACITY + 1;
     let layers = vec![classic_layer(classic_shape()), layer];
-    assert_eq!(
-        classic_of(TODAY, layers).validate(),
-        Err(Invalid::Items { layer: 1 })
-    );
+    assert_eq!(classic_of(TODAY, layers).validate(), Err(Invalid::Items(1)));
     let [first, second] = valkey_shapes();
     let layers = vec![
         valkey_layer(first, CAPACITY),
         valkey_layer(second, second.capacity + 1),
     ];
-    assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::Items { layer: 1 }));
+    assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::Items(1)));
 }
 
 #[test]
@@ -365,7 +362,7 @@ fn not_full() {
         let less = layers[at].items() - 1;
         layers[at].items = less;
         let filter = chain(growing(2), layers);
-        assert_eq!(filter.validate(), Err(Invalid::NotFull { layer: at }));
+        assert_eq!(filter.validate(), Err(Invalid::NotFull(at)));
     }
     // In a window, a layer may have room left when the next slice begins, but not when a further layer of its
     // slice is added.
@@ -381,15 +378,12 @@ fn not_full() {
     };
     assert_eq!(in_one_slice(layers(2)).validate(), Ok(()));
     let broken = in_one_slice(two());
-    assert_eq!(broken.validate(), Err(Invalid::NotFull { layer: 1 }));
-    assert_eq!(broken.validate_composed(), Err(Invalid::NotFull { layer: 1 }));
+    assert_eq!(broken.validate(), Err(Invalid::NotFull(1)));
+    assert_eq!(broken.validate_composed(), Err(Invalid::NotFull(1)));
 
     let [first, second] = valkey_shapes();
     let layers = vec![valkey_layer(first, CAPACITY - 1), valkey_layer(second, 0)];
-    assert_eq!(
-        valkey_of(2, layers).validate(),
-        Err(Invalid::NotFull { layer: 0 })
-    );
+    assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::NotFull(0)));
 }
 
 #[test]
@@ -409,16 +403,16 @@ fn slices_in_time() {
     for at in 0..2 {
         let mut back = times(3);
         back[at + 1].0 = back[at].0 - 1;
-        let expected = Err(Invalid::Times { slice: at });
+        let expected = Err(Invalid::Times(at));
         assert_eq!(windowed(layers(3), back).validate(), expected, "{at}");
         let mut late = times(3);
         late[at].1 = late[at + 1].1 + 1;
         assert_eq!(windowed(layers(3), late).validate(), expected, "{at}");
     }
     let empty = Windowed::of_slices(rules(growing(2)), [(1, 2, layers(1)), (3, 4, Vec::new())]);
-    assert_eq!(Filter::from(empty).validate(), Err(Invalid::Times { slice: 1 }));
+    assert_eq!(Filter::from(empty).validate(), Err(Invalid::Times(1)));
     let backwards = windowed(layers(1), vec![(2, 1)]);
-    assert_eq!(backwards.validate(), Err(Invalid::Times { slice: 0 }));
+    assert_eq!(backwards.validate(), Err(Invalid::Times(0)));
 }
 
 #[test]
@@ -431,11 +425,7 @@ fn capacity() {
             let items = if at == 1 { shape.capacity } else { 3 };
             layers[at] = filled(blocked::Layer::make(shape).unwrap(), items);
             let filter = chain(growing(2), layers);
-            assert_eq!(
-                filter.validate(),
-                Err(Invalid::Capacity { layer: at }),
-                "{at}, {more}"
-            );
+            assert_eq!(filter.validate(), Err(Invalid::Capacity(at)), "{at}, {more}");
             assert_eq!(filter.validate_composed(), Ok(()), "{at}, {more}");
         }
     }
@@ -443,10 +433,7 @@ fn capacity() {
     for capacity in [second.capacity - 1, second.capacity + 1] {
         let shape = valkey::Shape::sized(capacity, second.error_rate, second.seed);
         let layers = vec![valkey_layer(first, CAPACITY), valkey_layer(shape, 0)];
-        assert_eq!(
-            valkey_of(2, layers).validate(),
-            Err(Invalid::Capacity { layer: 1 })
-        );
+        assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::Capacity(1)));
     }
 }
 
@@ -523,7 +510,7 @@ fn fill() {
             set_ones(&mut layers[at], items - 1);
             layers
         }) {
-            let expected = Err(Invalid::Fill { layer: at });
+            let expected = Err(Invalid::Fill(at));
             assert_eq!(filter.validate(), expected, "{place}, layer {at}");
         }
         for (ones, is_valid) in [(3 * most, true), (3 * most + 1, false)] {
@@ -531,11 +518,7 @@ fn fill() {
             layer.items = 3;
             set_ones(&mut layer, ones);
             let filter = windowed(vec![layer], times(1));
-            let expected = if is_valid {
-                Ok(())
-            } else {
-                Err(Invalid::Fill { layer: 0 })
-            };
+            let expected = if is_valid { Ok(()) } else { Err(Invalid::Fill(0)) };
             assert_eq!(filter.validate(), expected, "layer {at}, {ones} bits");
         }
     }
@@ -566,7 +549,7 @@ fn budget() {
                     assert_eq!(result, Ok(()), "{place}, {rate}");
                     continue;
                 }
-                let Err(Invalid::Budget { sum }) = result else {
+                let Err(Invalid::Budget(sum)) = result else {
                     panic!("{place}, {rate}: {result:?}");
                 };
                 assert!(
