@@ -331,7 +331,7 @@ impl LinePrefetcher {
 
     /// Limits prefetching to the first line of each item.
     #[inline(always)]
-    fn only_first(self) -> Self {
+    pub(super) fn only_first(self) -> Self {
         Self {
             placement: self.placement.only(1),
             ..self
