@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::chain::Allowance;
 use crate::chain::batch::{BLOCK, BlockOutcome, Subset};
+use crate::chain::demand::reserve;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::params::Time;
@@ -301,10 +302,7 @@ impl Answers {
         let mut answers = Self::default();
         let blocks = count.div_ceil(BLOCK);
         if blocks > answers.only.len() {
-            let room = answers.blocks.try_reserve_exact(blocks);
-            room.map_err(|_| Error::OutOfMemory {
-                bytes: (blocks * size_of::<u64>()) as u64,
-            })?;
+            reserve(&mut answers.blocks, blocks)?;
         }
         Ok(answers)
     }

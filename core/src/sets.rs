@@ -13,7 +13,7 @@ use std::io::{Cursor, Write as _};
 use crate::bits::array::all_zero;
 use crate::bits::combine::{is_within, union_ones};
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{FILTER_BYTES, ask, push, reserved};
+use crate::chain::demand::{FILTER_BYTES, ask, listed, push, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
 use crate::error::{Error, require};
 use crate::exceptions::{self, Exceptions, MOST_EXCEPTIONS};
@@ -280,9 +280,7 @@ impl Filter {
         }
         let items = items_of_common(&layer, layers().map(counts_of));
         layer.items = items;
-        let mut common = reserved(1)?;
-        common.push(layer);
-        let mut common = Self::from(Chain::of_layers(first.rules().clone(), common));
+        let mut common = Self::from(Chain::of_layers(first.rules().clone(), listed([layer])?));
         common.set_exceptions(exceptions);
         Ok(common)
     }

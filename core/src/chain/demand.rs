@@ -1,6 +1,6 @@
 //! The memory that a filter requests before it allocates, and lists that can fail.
 
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// Up to this many values a list is exactly as long as needed, because there are many small filters.
 const EXACT: usize = 16;
@@ -54,13 +54,7 @@ pub const UNLIMITED: Allowance<'static> = &|_: Demand| Ok(());
 
 /// At most `limit` bytes for a filter as a whole.
 pub fn at_most(limit: u64) -> impl Fn(Demand) -> Result<(), Limit> {
-    move |demand: Demand| {
-        if demand.total <= limit {
-            Ok(())
-        } else {
-            Err(Limit::Bytes(limit))
-        }
-    }
+    move |demand: Demand| require(demand.total <= limit, Limit::Bytes(limit))
 }
 
 /// Requests memory for a filter that will have `total` bytes, of which it keeps `held`. `grows_to` is the number of its

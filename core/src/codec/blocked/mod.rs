@@ -112,9 +112,8 @@ struct ExceptionLoader {
 
 impl ExceptionLoader {
     fn new(layers: Layers, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        let left = usize::try_from(exceptions).ok();
-        let left = left.filter(|&count| count <= MOST_EXCEPTIONS);
-        let left = left.ok_or(DecodeError::Field("exceptions"))?;
+        let left = exceptions as usize;
+        require(left <= MOST_EXCEPTIONS, "exceptions")?;
         let filter = Filter::from(layers);
         if left > 0 {
             ask_for(left, filter.bytes(), allowance)?;
