@@ -118,25 +118,24 @@ impl Valkey {
     /// items. With a `limit` it has at most that many bytes.
     ///
     /// # Errors
-    /// [`Unreached`] if `wanted` is not reached within `limit` and the first [`MOST_LAYERS`] layers. It contains
-    /// the capacity that is.
+    /// [`Unreached`] if `wanted` is not reached within `limit` and the first [`MOST_LAYERS`] layers.
     pub fn scaled_capacity(&self, first: u64, wanted: u64, limit: Option<u64>) -> Result<u64, Unreached> {
         let (mut next, mut capacity, mut arrays) = (self.first(first), 0_u64, 0_u64);
         for layers in 1..=MOST_LAYERS {
             arrays = arrays.saturating_add(next.bytes);
             let with_it = capacity.saturating_add(next.capacity);
             let is_within = limit.is_none_or(|limit| Self::bytes(layers, arrays) <= limit);
-            require(is_within, Unreached::Bytes { capacity })?;
-            require(with_it <= MOST_ITEMS, Unreached::Items { capacity })?;
+            require(is_within, Unreached::Bytes(capacity))?;
+            require(with_it <= MOST_ITEMS, Unreached::Items(capacity))?;
             capacity = with_it;
             if capacity >= wanted {
                 return Ok(capacity);
             }
-            require(self.rate(layers).is_some(), Unreached::Rate { capacity })?;
+            require(self.rate(layers).is_some(), Unreached::Rate(capacity))?;
             let further = self.layer(layers, next.capacity);
-            next = further.ok_or(Unreached::Items { capacity })?;
+            next = further.ok_or(Unreached::Items(capacity))?;
         }
-        Err(Unreached::Layers { capacity })
+        Err(Unreached::Layers(capacity))
     }
 }
 
@@ -181,40 +180,25 @@ impl ValkeySpec {
     }
 }
 
-/// Why a filter cannot grow to the wanted capacity.
+/// Why a filter cannot grow to the wanted capacity, and the capacity that it can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreached {
     /// The next layer would exceed the memory limit.
-    Bytes {
-        /// Capacity without that layer.
-        capacity: u64,
-    },
+    Bytes(u64),
     /// The rate of the next layer would be 0.
-    Rate {
-        /// Capacity without that layer.
-        capacity: u64,
-    },
+    Rate(u64),
     /// With the next layer the capacity would exceed [`MOST_ITEMS`].
-    Items {
-        /// Capacity without that layer.
-        capacity: u64,
-    },
+    Items(u64),
     /// The filter would need more than [`MOST_LAYERS`] layers.
-    Layers {
-        /// Capacity of that many layers.
-        capacity: u64,
-    },
+    Layers(u64),
 }
 
 impl Unreached {
     /// The capacity that the filter can reach.
     pub fn capacity(self) -> u64 {
-        match self {
-            Self::Bytes { capacity }
-            | Self::Rate { capacity }
-            | Self::Items { capacity }
-            | Self::Layers { capacity } => capacity,
-        }
+        let (Self::Bytes(capacity) | Self::Rate(capacity) | Self::Items(capacity) | Self::Layers(capacity)) =
+            self;
+        capacity
     }
 }
 
