@@ -48,10 +48,7 @@ pub enum ChunkError {
     /// The chunk starts outside of every layer.
     NoLayer,
     /// The chunk ends beyond the layer that it starts in.
-    TooLong {
-        /// Bytes from the chunk's start to the end of the layer.
-        room: u64,
-    },
+    TooLong,
 }
 
 /// The chunk after the one with `iterator`; the header for 0; `None` after the last one, and for an iterator outside
@@ -71,16 +68,12 @@ pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> 
 
 /// The bytes of a bit array after the chunk with `iterator`.
 fn piece(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
+    let layers = filter.layers.as_layered();
+    let offset = u64::try_from(iterator.checked_sub(HEADER)?).ok()?;
     // Layers that a window has dropped since the last chunk are left out.
-    let offset = u64::try_from(iterator.checked_sub(HEADER)?)
-        .ok()?
-        .max(filter.layers.as_layered().dropped_bytes());
-    let place = Place::of(filter, offset)?;
-    let rest = filter
-        .layers
-        .as_layered()
-        .array(place.layer)
-        .get(usize::try_from(place.offset).ok()?..)?;
+    let offset = offset.max(layers.dropped_bytes());
+    let (layer, start) = layers.place_of(offset)?;
+    let rest = layers.array(layer).get((offset - start) as usize..)?;
     let bytes = &rest[..rest.len().min(CHUNK_BYTES)];
     Some(Chunk {
         iterator: HEADER
@@ -261,15 +254,15 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
         .ok_or(ChunkError::NoPlace)?
         .checked_sub(HEADER.unsigned_abs())
         .ok_or(ChunkError::NoLayer)?;
-    if start.saturating_add(bytes.len() as u64) <= filter.layers.as_layered().dropped_bytes() {
+    let layers = filter.layers.as_layered_mut();
+    if start.saturating_add(bytes.len() as u64) <= layers.dropped_bytes() {
         // Its layer existed, and was dropped.
         return Ok(false);
     }
-    let Place { layer, offset, room } = Place::of(filter, start).ok_or(ChunkError::NoLayer)?;
-    let layers = filter.layers.as_layered_mut();
+    let (layer, begin) = layers.place_of(start).ok_or(ChunkError::NoLayer)?;
     let before = layers.stats(layer).bits_set;
-    let merged = layers.merge(layer, offset, bytes);
-    merged.map_err(|_| ChunkError::TooLong { room })?;
+    let merged = layers.merge(layer, start - begin, bytes);
+    merged.map_err(|_| ChunkError::TooLong)?;
     Ok(layers.stats(layer).bits_set > before)
 }
 
@@ -307,26 +300,6 @@ fn try_header(layers: &Layers, exceptions: Option<&Exceptions>) -> Result<Vec<u8
         Layers::Windowed(windowed) => blocked::layers::header_of_windowed(windowed),
         Layers::Valkey(chain) => valkey::header(chain),
         Layers::Classic(chain) => classic::header(chain),
-    }
-}
-
-/// The position of a byte in a filter's bit arrays.
-struct Place {
-    layer: usize,
-    /// Bytes of the layer before the position.
-    offset: u64,
-    /// Bytes of the layer from the position on.
-    room: u64,
-}
-
-impl Place {
-    /// Finds the byte at `offset` in the bits of all layers, end to end.
-    fn of(filter: &Filter, offset: u64) -> Option<Self> {
-        let layers = filter.layers.as_layered();
-        let (layer, start) = layers.place_of(offset)?;
-        let offset = offset - start;
-        let room = (layers.array(layer).len() as u64).checked_sub(offset)?;
-        Some(Self { layer, offset, room })
     }
 }
 
@@ -471,12 +444,10 @@ mod tests {
             let loaded = reloaded(&grown);
             let copied = copy(&grown, UNLIMITED).unwrap();
             for filter in [grown, loaded, copied] {
-                let mut start = 0;
+                let (mut start, layers) = (0, filter.layers.as_layered());
                 for (layer, stats) in filter.layer_stats().enumerate() {
                     for offset in [0, 1, stats.shape.bytes - 1] {
-                        let place = Place::of(&filter, start + offset).unwrap();
-                        let found = (place.layer, place.offset, place.room);
-                        assert_eq!(found, (layer, offset, stats.shape.bytes - offset));
+                        assert_eq!(layers.place_of(start + offset), Some((layer, start)));
                     }
                     start += stats.shape.bytes;
                     let before = filter.bytes_with(layer + 1) - filter.bytes_with(layer);
@@ -487,7 +458,7 @@ mod tests {
                     };
                     assert!(layout == Layout::Valkey || before == stats.shape.bytes + own);
                 }
-                assert!(Place::of(&filter, start).is_none());
+                assert_eq!(layers.place_of(start), None);
             }
         }
     }
@@ -553,9 +524,7 @@ mod tests {
                             let place = &naive[start as usize..][..length as usize];
                             Ok(place.iter().zip(&bytes).any(|(place, byte)| byte & !place > 0))
                         }
-                        Some(layer) if start >= 0 => Err(ChunkError::TooLong {
-                            room: (layer - from) as u64,
-                        }),
+                        Some(_) if start >= 0 => Err(ChunkError::TooLong),
                         _ if start >= -1 && iterator > 0 => Err(ChunkError::NoLayer),
                         _ => Err(ChunkError::NoPlace),
                     };
