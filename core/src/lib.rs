@@ -140,25 +140,19 @@ pub mod spec;
 #[cfg(test)]
 pub(crate) mod tests;
 
-#[doc(inline)]
-pub use builder::Builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub use chain::{Allowance, Demand, Limit, UNLIMITED};
-#[doc(inline)]
-pub use codec::DecodeError;
-#[doc(inline)]
-pub use error::{BuildError, Error, ParamError};
 pub use file::FileError;
-#[doc(inline)]
-pub use filter::{Filter, Totals};
-#[doc(inline)]
-pub use item::Item;
 pub use mapped::MappedFilter;
 #[doc(inline)]
-pub use params::{ErrorRate, Layout, Seed, Time};
-#[doc(inline)]
-pub use plan::{Plan, Stage};
-#[doc(inline)]
-pub use sets::{Mismatch, SetError};
-#[doc(inline)]
-pub use shrinking::ShrinkError;
+pub use {
+    builder::Builder,
+    codec::DecodeError,
+    error::{BuildError, Error, ParamError},
+    filter::{Filter, Totals},
+    item::Item,
+    params::{ErrorRate, Layout, Seed, Time},
+    plan::{Plan, Stage},
+    sets::{Mismatch, SetError},
+    shrinking::ShrinkError,
+};
