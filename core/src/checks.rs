@@ -59,9 +59,6 @@ pub enum Invalid {
 
 impl Filter {
     /// Checks every invariant, reading all bits.
-    ///
-    /// # Errors
-    /// The first [`Invalid`] found.
     pub fn validate(&self) -> Result<(), Invalid> {
         if let Layers::Blocked(chain, _) = &self.layers {
             check_growth(chain)?;
@@ -71,9 +68,6 @@ impl Filter {
 
     /// Checks the invariants of a filter whose layers may come from several filters, as a union's do: that
     /// they follow from one another is not required.
-    ///
-    /// # Errors
-    /// The first [`Invalid`] found.
     pub fn validate_composed(&self) -> Result<(), Invalid> {
         self.excepted().map_or(Ok(()), check_exceptions)?;
         require(self.layers() > 0 || self.window().is_some(), Invalid::NoLayer)?;

@@ -148,9 +148,6 @@ pub struct Exceptions(HashSet<u128, Key>);
 
 impl Exceptions {
     /// An empty set with room for `count` hashes.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
     pub fn with_room_for(count: usize) -> Result<Self, Error> {
         let (mut set, buckets) = (HashSet::default(), buckets(count));
         // Any number above 3/4 of the buckets makes this many of them.
@@ -216,9 +213,6 @@ impl Exceptions {
     }
 
     /// Makes room for `more` hashes, in a filter whose layers have `layers` bytes.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing changed.
     pub fn make_room_for(&mut self, more: usize, layers: u64, allowance: Allowance<'_>) -> Result<(), Error> {
         if !self.has_room_for(more) {
             let count = self.len().saturating_add(more);
@@ -240,9 +234,6 @@ impl Exceptions {
     }
 
     /// An equal set with memory of its own, and room for `count` hashes in total.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
     pub fn copy_with_room_for(&self, count: usize) -> Result<Self, Error> {
         let mut copy = Self::with_room_for(count.max(self.len()))?;
         copy.0.extend(&self.0);
@@ -255,9 +246,6 @@ impl Exceptions {
     }
 
     /// The hashes as numbers, in ascending order.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
     pub fn sorted(&self) -> Result<Vec<u128>, Error> {
         let mut sorted = listed(self.0.iter().copied())?;
         sorted.sort_unstable();
@@ -273,9 +261,6 @@ pub fn contains(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, item: I
 
 /// Adds items to layers of the blocked layout, and removes them from the exceptions; see
 /// [`Filter::add_blocks`](crate::Filter::add_blocks).
-///
-/// # Errors
-/// The errors of growth. The items before the one that failed are in.
 pub fn add_blocks(
     chain: &mut Chain<Blocked>,
     exceptions: &mut Exceptions,
@@ -297,9 +282,6 @@ pub fn add_blocks(
 }
 
 /// Excepts the items that layers of the blocked layout contain, and reports them to `excepted` block by block.
-///
-/// # Errors
-/// [`ExceptError`]; nothing changed.
 pub fn except<'a>(
     chain: &Chain<Blocked>,
     exceptions: &mut Exceptions,

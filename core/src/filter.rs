@@ -404,10 +404,6 @@ impl<T: AsRef<[u8]>> Extend<T> for Filter {
 #[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
     /// Makes an empty filter. Programs have [`Filter::builder`].
-    ///
-    /// # Errors
-    /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
-    /// behind.
     #[doc(hidden)]
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
         match spec {
@@ -478,11 +474,7 @@ impl Filter {
         }
     }
 
-    /// Adds `item` at `now`; true if it was not (probably) in the filter before.
-    ///
-    /// # Errors
-    /// The errors of growth: [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or
-    /// [`Error::OutOfMemory`]. The filter is unchanged. An item that is there already needs no growth.
+    /// Adds `item` at `now`; true if it was not (probably) in the filter before. An item that is there needs no growth.
     #[inline]
     pub fn add<'a>(
         &mut self,
@@ -529,9 +521,6 @@ impl Filter {
     }
 
     /// Adds each of `items` in order at `now`, and passes to `added` whether it was new.
-    ///
-    /// # Errors
-    /// The error of the first item that needs growth when growth fails. The items before it were added and reported.
     #[inline]
     pub fn add_all(
         &mut self,
@@ -545,10 +534,8 @@ impl Filter {
         })
     }
 
-    /// Adds each of `items` in order at `now`, and reports the outcome to `added` block by block.
-    ///
-    /// # Errors
-    /// The error of the first item that could not be processed. The items before it were processed and reported.
+    /// Adds each of `items` in order at `now`, and reports the outcome to `added` block by block. After an error the items
+    /// before the one that failed are in, and were reported.
     #[inline]
     pub fn add_blocks(
         &mut self,
@@ -575,9 +562,6 @@ impl Filter {
 
     /// Excepts `items`: the filter denies them until they are added again. `excepted` gets, block by block, the items
     /// that were (probably) there and are not any more. No other item's answer changes.
-    ///
-    /// # Errors
-    /// [`ExceptError`]; nothing changed.
     pub fn except<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]> + Clone,

@@ -85,6 +85,9 @@
 //! chains have from the first two. [`layouts::scattered::Scattered`]: what RedisBloom's and valkey-bloom's layouts do not
 //! share of their layers.
 //!
+//! What fails leaves nothing behind: after an error a filter, a list or an array is as it was before, unless its function
+//! says otherwise.
+//!
 //! Filters share some state, which never changes an answer: the secrets, the last sizes that were computed, the
 //! kernel that was detected, and the guess of [`ahead`].
 //!

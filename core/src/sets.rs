@@ -154,9 +154,6 @@ impl std::error::Error for SetError {}
 impl Filter {
     /// Makes a new filter of all items of `sources`, of which there must be one. The first gives the parameters, and
     /// the rate unless another one is given.
-    ///
-    /// # Errors
-    /// [`SetError`]; nothing is left behind.
     pub fn union(
         sources: &[&Self],
         rate: Option<ErrorRate>,
@@ -170,9 +167,6 @@ impl Filter {
 
     /// Adds all items of `sources`. Returns whether that changed anything. If a rate is given, it becomes the
     /// filter's.
-    ///
-    /// # Errors
-    /// [`SetError`]; nothing changed.
     pub fn absorb(
         &mut self,
         sources: &[&Self],
@@ -247,9 +241,6 @@ impl Filter {
     /// Makes a new filter of the items that all `sources` contain, of which there must be one. Each has one layer, of
     /// one shape; the first gives the parameters. An item that is in none of them is found with at most their lowest
     /// rate.
-    ///
-    /// # Errors
-    /// [`SetError`]; nothing is left behind.
     pub fn intersection(sources: &[&Self], allowance: Allowance<'_>) -> Result<Self, SetError> {
         let first = first(sources)?;
         let Alike { filters, chains } = Alike::of(sources, first)?;
@@ -291,9 +282,6 @@ impl Filter {
     /// `allowance` is queried only if the new filter needs more memory than this one: if merged layers have other
     /// rates than the first layer of a new filter, or if a stored filter names capacities that its layers are too
     /// small for. Otherwise a user who empties a filter to free memory is never refused.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
     pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Option<Self>, Error> {
         if self.exceptions() == 0 && self.layers.as_layered().is_as_new() {
             return Ok(None);
@@ -330,9 +318,6 @@ struct Alike<'a> {
 
 impl<'a> Alike<'a> {
     /// Checks that `sources` can be combined with `first`.
-    ///
-    /// # Errors
-    /// [`SetError::Source`], or [`SetError::Memory`]: the lists are as long as the number of different filters.
     fn of(sources: &[&'a Filter], first: &Chain<Blocked>) -> Result<Self, SetError> {
         let (mut seen, mut filters, mut chains) = (HashSet::new(), Vec::new(), Vec::new());
         for (index, &filter) in sources.iter().enumerate() {
@@ -401,9 +386,6 @@ fn exceptions_of(
 }
 
 /// Checks that every exception of `filters` can be looked up in every layer in a short time.
-///
-/// # Errors
-/// [`SetError::TooManyToAsk`].
 fn check_lookups(filters: &[&Filter]) -> Result<(), SetError> {
     let exceptions = sum(filters.iter().map(|filter| filter.exceptions()));
     let layers = sum(filters.iter().map(|filter| filter.layers() as u64));
@@ -450,9 +432,6 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Plans the union of the layers of `filters`.
-    ///
-    /// # Errors
-    /// [`Error::TooManyLayers`] and [`Error::OutOfMemory`].
     fn of(filters: &'a [&'a [Layer]]) -> Result<Self, Error> {
         let count = filters.iter().map(|layers| layers.len()).sum();
         let mut ids = reserved(count)?;

@@ -128,9 +128,6 @@ impl Filter {
     }
 
     /// [`Filter::shrink_to`], if `allowance` permits the memory of the smaller layers.
-    ///
-    /// # Errors
-    /// [`ShrinkError`]; nothing changed.
     #[cfg_attr(docsrs, doc(hidden))]
     pub fn shrink(&mut self, capacity: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
         let allowance = &exceptions::beside(self.exceptions() as usize, allowance);

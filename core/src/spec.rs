@@ -63,9 +63,6 @@ impl Spec {
 
 impl BlockedSpec {
     /// The filter of another layout with this rate, capacity and growth, this seed if its hash has one, and no window.
-    ///
-    /// # Errors
-    /// [`ParamError`] if that layout has no such filter.
     pub fn in_layout(self, layout: Layout) -> Result<Spec, ParamError> {
         let (rate, capacity) = (self.error_rate.value(), self.capacity.items());
         let expansion = self.growth.expansion().map(Expansion::factor);

@@ -33,9 +33,6 @@ pub struct BitArray<U> {
 
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// `units` units of unset bits. The pages of a large array take up memory only once they are written.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn zeroed(units: u64) -> Result<Self, Error> {
         let (units, out_of_memory) = checked_length::<U>(units)?;
         let units = Units::zeroed(units).ok_or(out_of_memory)?;
@@ -103,9 +100,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 
     /// Sets the bits that are set in `bytes`, starting at byte `offset`; no bit is ever cleared. Pages where
     /// `bytes` are zero are not written to.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if `bytes` do not fit; nothing changed.
     pub fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.units);
         let start = usize::try_from(offset).map_err(|_| OutOfRange)?;
@@ -170,9 +164,6 @@ enum Room<U> {
 
 impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     /// Allocates `units` units, of which about `ones` bits will be set.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn new(units: u64, ones: u64) -> Result<Self, Error> {
         let (length, out_of_memory) = checked_length::<U>(units)?;
         let missing = length * size_of::<U>();
@@ -197,9 +188,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     }
 
     /// Appends bytes, which must be whole units.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if they are not whole units, or more than are missing; nothing changed.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), OutOfRange> {
         let missing = self.missing_after(bytes.len())?;
         match &mut self.room {
@@ -222,9 +210,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     }
 
     /// Appends `bytes` zero bytes, which must be whole units.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if they are not whole units, or more than are missing; nothing changed.
     pub fn append_zeros(&mut self, bytes: usize) -> Result<(), OutOfRange> {
         let missing = self.missing_after(bytes)?;
         self.zeros += bytes;
@@ -254,9 +239,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     }
 
     /// The complete array.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if bytes are missing.
     pub fn finish(self) -> Result<BitArray<U>, OutOfRange> {
         match self.room {
             _ if self.missing > 0 => Err(OutOfRange),

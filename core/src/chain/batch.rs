@@ -20,9 +20,6 @@ pub trait Layer: Sized {
     /// What defines a layer, apart from its items and bits.
     type Shape: Copy + PartialEq;
     /// Allocates a layer without items.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     fn make(shape: Self::Shape) -> Result<Self, Error>;
     /// The shape that the layer was made from.
     fn shape(&self) -> Self::Shape;
@@ -41,9 +38,6 @@ pub trait Layer: Sized {
     /// The layer's bits.
     fn array(&self) -> &[u8];
     /// Sets the bits that are set in `bytes`, starting at byte `offset` of the layer's bits.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if `bytes` do not fit; nothing changed.
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
     /// Tells the layer how many bytes of bits precede it in its chain. Layouts that do not need this ignore
     /// it.

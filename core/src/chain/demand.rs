@@ -72,10 +72,7 @@ pub(crate) fn ask(
     })
 }
 
-/// An empty list with room for `count` values.
-///
-/// # Errors
-/// [`Error::OutOfMemory`]. Every list whose length a caller can choose gets its room from here.
+/// An empty list with room for `count` values. Every list whose length a caller can choose gets its room from here.
 pub fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
     let mut list = Vec::new();
     reserve(&mut list, count)?;
@@ -90,9 +87,6 @@ pub(crate) fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), Error> {
 }
 
 /// A list of all `values`.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn listed<T>(values: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>) -> Result<Vec<T>, Error> {
     let values = values.into_iter();
     let mut list = reserved(values.len())?;

@@ -52,9 +52,6 @@ pub trait Layered {
     fn array(&self, layer: usize) -> &[u8];
 
     /// Sets the bits of `bytes` in a layer from byte `offset` on.
-    ///
-    /// # Errors
-    /// [`OutOfRange`]; nothing changed.
     fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
 
     /// Finds byte `offset` in all bit arrays that the filter ever had, end to end. Returns the layer that has it, and

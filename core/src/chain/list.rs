@@ -59,9 +59,6 @@ impl<L> List<L> {
     }
 
     /// Appends a layer.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
     pub fn push(&mut self, layer: L) -> Result<(), Error> {
         if self.is_empty() {
             *self = Self::One(layer);
@@ -77,9 +74,6 @@ impl<L> List<L> {
     }
 
     /// Makes room for `more` layers.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
     pub fn reserve(&mut self, more: usize) -> Result<(), Error> {
         match self {
             Self::One(_) if more > 0 => {

@@ -42,10 +42,7 @@ pub trait Rules: Clone {
     /// The filter's hash function.
     fn hasher(&self) -> &Self::Hasher;
 
-    /// The shape of the next layer after `layers`, oldest first.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if the filter may not grow.
+    /// The shape of the next layer after `layers`, oldest first; [`Error::Full`] if the filter may not grow.
     fn next(
         &self,
         layers: impl ExactSizeIterator<Item = ShapeOf<Self>> + DoubleEndedIterator,
@@ -129,21 +126,13 @@ pub struct Chain<R: Rules> {
 
 impl<R: Rules> Chain<R> {
     /// Makes a filter with `first` as its only layer.
-    ///
-    /// # Errors
-    /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
-    /// behind.
     pub fn new((rules, first): (R, ShapeOf<R>), allowance: Allowance<'_>) -> Result<Self, Error> {
         let mut layers = List::default();
         append(&rules, &mut layers, first, allowance)?;
         Ok(Self { layers, rules })
     }
 
-    /// Makes a new filter like this one.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind. A filter that takes no more memory than
-    /// this one is within every limit.
+    /// Makes a new filter like this one. If that takes no more memory than this one, it is within every limit.
     pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error> {
         let first = self.rules.first_again(&self.layers);
         let takes_more = self.rules.described(first).bytes > R::Layer::bytes_of_all(&self.layers);
@@ -295,9 +284,6 @@ fn grow<R: Rules>(layers: &mut List<R::Layer>, rules: &R, allowance: Allowance<'
 }
 
 /// Appends a layer of shape `new`.
-///
-/// # Errors
-/// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing changed.
 pub(super) fn append<R: Rules>(
     rules: &R,
     layers: &mut List<R::Layer>,

@@ -53,9 +53,6 @@ pub enum ChunkError {
 
 /// The chunk after the one with `iterator`; the header for 0; `None` after the last one, and for an iterator outside
 /// of the filter.
-///
-/// # Errors
-/// [`Error::OutOfMemory`], for the header.
 pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> {
     if iterator == 0 {
         return Ok(Some(Chunk {
@@ -137,9 +134,6 @@ pub struct Assembly {
 
 impl Assembly {
     /// The filter of a header.
-    ///
-    /// # Errors
-    /// [`DecodeError`].
     pub fn new(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
         let filter = load_header(&header, allowance)?;
         let begin = filter.layers.as_layered().dropped_bytes();
@@ -153,10 +147,7 @@ impl Assembly {
         })
     }
 
-    /// Prepares for the next chunk, of `length` bytes.
-    ///
-    /// # Errors
-    /// Why this cannot be the next chunk.
+    /// Prepares for the next chunk, of `length` bytes. The error says why it cannot be the next.
     pub fn next(&mut self, iterator: i64, length: u64) -> Result<(), &'static str> {
         let end = iterator
             .checked_sub(HEADER)
@@ -226,9 +217,6 @@ pub fn has_bits_of_items(filter: &Filter) -> bool {
 }
 
 /// The filter that a header describes: its items are counted, and all of its bits are unset.
-///
-/// # Errors
-/// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     match bytes.first_chunk() {
         Some(&blocked::MAGIC) => blocked::load_header(bytes, allowance),
@@ -243,9 +231,6 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
 
 /// Sets the bits of a chunk, other than a header, and returns whether that changed any. Bits are never unset, so that
 /// an item that was added between chunks is not forgotten.
-///
-/// # Errors
-/// [`ChunkError`]; nothing changed.
 pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bool, ChunkError> {
     let end = u64::try_from(iterator).ok().filter(|&end| end > 0);
     let start = end.and_then(|end| end.checked_sub(bytes.len() as u64));
@@ -267,9 +252,6 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
 }
 
 /// A copy with memory of its own. Memory that was never written to stays untouched in the copy.
-///
-/// # Errors
-/// [`DecodeError::OutOfMemory`]; nothing is left behind.
 pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let layers = filter.layers.as_layered();
     let mut copy = load_header(&try_header(&filter.layers, None)?, allowance)?;
@@ -291,9 +273,6 @@ pub fn header(filter: &Filter) -> Vec<u8> {
 }
 
 /// The first chunk of a dump, or an error without memory for it, where [`header`] ends the process.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 fn try_header(layers: &Layers, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
     match layers {
         Layers::Blocked(chain, _) => blocked::header(chain, exceptions),

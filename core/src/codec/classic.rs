@@ -40,10 +40,6 @@ pub fn save(chain: &Chain<Classic>, sink: &mut dyn Sink) {
 }
 
 /// Reads a filter from an RDB stream whose first two integers, `items` and `layers`, were read already.
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter that fits into memory. Nothing is left
-/// allocated.
 pub fn load(
     items: u64,
     layers: u64,
@@ -95,9 +91,6 @@ pub fn load(
 }
 
 /// The chunk header of `chain`.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     let layers = chain.layers();
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
@@ -118,10 +111,6 @@ pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
 }
 
 /// The filter that a chunk header describes, with its items counted and all of its bits unset.
-///
-/// # Errors
-/// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
-/// allocated.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Classic>, DecodeError> {
     let mut fields = Fields(bytes);
     let items = fields.u64()?;

@@ -1,4 +1,5 @@
-//! Filters of any layout as stored bytes: a module for each layout, and the pieces of a dump.
+//! Filters of any layout as stored bytes: a module for each layout, and the pieces of a dump. What is read is one whole,
+//! valid filter that fits into memory, or a [`DecodeError`].
 
 pub mod blocked;
 pub mod chunks;
@@ -40,9 +41,6 @@ pub fn save_for_digest(filter: &Filter, sink: &mut dyn Sink) {
 
 /// Reads a filter of any layout but valkey-bloom's from an RDB stream of `encoding_version`. (The streams of
 /// [`valkey`] have a type of their own.)
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter.
 pub fn load(
     source: &mut impl Source,
     encoding_version: i32,

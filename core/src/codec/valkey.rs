@@ -60,10 +60,6 @@ pub fn save_for_digest(chain: &Chain<Valkey>, sink: &mut dyn Sink) {
 }
 
 /// Reads a filter from an RDB stream.
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter of `encoding_version` that fits into memory.
-/// Nothing is left allocated.
 pub fn load(
     source: &mut impl Source,
     encoding_version: i32,
@@ -101,9 +97,6 @@ pub fn load(
 }
 
 /// The data with which BF.LOAD makes `chain` again.
-///
-/// # Errors
-/// [`Error::OutOfMemory`] if the data cannot be allocated.
 pub fn encode(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
     let rules = chain.rules();
     let mut bytes: Vec<u8> = reserved(encoded_bytes(chain))?;
@@ -135,9 +128,6 @@ pub fn encoded_bytes(chain: &Chain<Valkey>) -> usize {
 }
 
 /// The filter that BF.LOAD makes from its data.
-///
-/// # Errors
-/// [`DecodeError`] unless `bytes` are one valid filter that fits into memory. Nothing is left allocated.
 pub fn decode(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, DecodeError> {
     let mut fields = Fields(bytes);
     let version = fields.u8()?;
@@ -166,9 +156,6 @@ pub fn decode(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, D
 }
 
 /// The chunk header of `chain`.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
     let (rules, layers) = (chain.rules(), chain.layers());
     let mut bytes: Vec<u8> = reserved(HEADER_BYTES + layers.len() * HEADER_LAYER_BYTES)?;
@@ -183,10 +170,6 @@ pub fn header(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
 }
 
 /// The filter that a chunk header describes, with its items counted and all of its bits unset.
-///
-/// # Errors
-/// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
-/// allocated.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, DecodeError> {
     let mut fields = Fields(bytes);
     require(fields.take()? == MAGIC && fields.u32()? == 0, "magic")?;

@@ -60,9 +60,6 @@ pub fn save<'a>(
 
 /// Reads a filter from an RDB stream whose first two integers, [`VERSION`] and 0, were read already. Also returns the number of
 /// its exceptions, which come next in the stream.
-///
-/// # Errors
-/// [`DecodeError`] unless these are valid layers that fit into memory. Nothing is left allocated.
 pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layers, u64), DecodeError> {
     let header = source.string(|bytes| match Header::parse(bytes)? {
         (header, []) => Ok(header),
@@ -76,10 +73,6 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layer
 /// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
 /// first, of a number of lines with a number of set bits. Also returns the number of its exceptions, and the bytes after
 /// the header.
-///
-/// # Errors
-/// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
-/// allocated.
 pub fn load_header<'a>(
     bytes: &'a [u8],
     allowance: Allowance<'_>,
@@ -92,9 +85,6 @@ pub fn load_header<'a>(
 }
 
 /// Reads the bit array of a layer, whose pieces come next in the stream.
-///
-/// # Errors
-/// [`DecodeError`] if the pieces do not make an array of the stored size and number of set bits.
 fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<Line>, DecodeError> {
     let mut bits = ArrayLoader::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
     let wrong = |_| DecodeError::Field("piece length");
@@ -112,9 +102,6 @@ fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<
 }
 
 /// The header of a filter without a window, with this number of exceptions.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Blocked>, exceptions: usize) -> Result<Vec<u8>, Error> {
     let layers = chain.layers();
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
@@ -124,9 +111,6 @@ pub fn header(chain: &Chain<Blocked>, exceptions: usize) -> Result<Vec<u8>, Erro
 }
 
 /// The header of a filter with a window.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     let (slices, layers) = (windowed.slices.len(), windowed.layers().count());
     let of_slices = WINDOW_BYTES + slices * SLICE_BYTES;
@@ -227,9 +211,6 @@ struct StoredLayer {
 
 impl Header {
     /// Reads and checks a header. Also returns the bytes after it.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if a field is out of its range or contradicts another.
     fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let mut fields = Fields(bytes);
         require(fields.take()? == MAGIC, "magic")?;

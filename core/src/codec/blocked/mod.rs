@@ -44,9 +44,6 @@ fn entries(exceptions: &Exceptions) -> Result<Vec<u128>, Error> {
 }
 
 /// Reads a filter from an RDB stream whose first two integers, [`VERSION`] and 0, were read already.
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter.
 pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let (layers, exceptions) = layers::load(source, allowance)?;
     let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
@@ -61,18 +58,12 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter
 }
 
 /// The filter that a header describes, with its items counted and all of its bits unset.
-///
-/// # Errors
-/// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     load_header_with(bytes, allowance, |lines, _| Ok(BitArray::zeroed(lines)?))
 }
 
 /// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
 /// first, of a number of lines with a number of set bits.
-///
-/// # Errors
-/// [`DecodeError`]; nothing is left behind.
 pub fn load_header_with(
     bytes: &[u8],
     allowance: Allowance<'_>,
@@ -87,9 +78,6 @@ pub fn load_header_with(
 }
 
 /// The header of a filter without a window, and its exceptions.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
     let Some(exceptions) = exceptions else {
         return layers::header(chain, 0);

@@ -83,9 +83,6 @@ pub struct Windowed {
 impl Windowed {
     /// Makes a filter without slices. The allowance is asked for a full window now, so that a limit refuses it early;
     /// memory is allocated slice by slice.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] or [`Error::TooManyLayers`].
     pub fn new(
         rules: Blocked,
         capacity: Capacity,
@@ -316,9 +313,6 @@ impl Windowed {
     }
 
     /// Drops the slices that have expired at `time`, and opens one.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`], [`Error::TooManyLayers`], [`Error::OutOfMemory`] or [`Error::Full`]; nothing changed.
     fn drop_and_open(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let expired = self.expired(time);
         let alive = &self.slices[expired..];
@@ -365,9 +359,6 @@ impl Windowed {
 
     /// The capacity of a new slice beside these: their median number of items, so that one burst does not make all
     /// slices of a window large, and at least the slice's part of the window's capacity.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] for a list of the slices.
     fn next_capacity(&self, alive: &[Slice]) -> Result<u64, Error> {
         let mut counts = reserved(alive.len())?;
         counts.extend(alive.iter().map(Slice::items));
@@ -430,9 +421,6 @@ impl Windowed {
     }
 
     /// Makes room for `count` slices that are dropped.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
     fn reserve_dropped(&mut self, count: usize) -> Result<(), Error> {
         if count > 0 {
             self.dropped.0 = reserved(count)?;

@@ -123,11 +123,7 @@ impl ClassicSpec {
     /// The expansion that RedisBloom stores in a filter made with `NONSCALING` and no `EXPANSION`.
     pub const UNUSED_EXPANSION: u32 = 2;
 
-    /// Checks the parameters.
-    ///
-    /// # Errors
-    /// [`ParamError::ErrorRate`] unless the filter's rate and its first layer's are strictly between 0 and 1,
-    /// and [`ParamError::Capacity`] if the capacity is 0.
+    /// Checks the parameters: the filter's rate and its first layer's are strictly between 0 and 1, the capacity is not 0.
     pub fn new(error_rate: f64, capacity: u64, expansion: u32, scales: bool) -> Result<Self, ParamError> {
         let fixed = if scales { 0 } else { Options::NO_SCALING };
         let options = Options(Options::FORCE64 | Options::NOROUND | fixed);

@@ -42,9 +42,6 @@ pub trait Scattered: Copy {
     /// The shape that a layer was made from.
     fn shape_of(layer: &Layer<Self>) -> Self::Shape;
     /// Allocates a layer without items.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     fn make(shape: Self::Shape) -> Result<Layer<Self>, Error>;
 }
 

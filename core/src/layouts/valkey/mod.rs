@@ -51,10 +51,7 @@ pub struct Valkey {
 }
 
 impl Valkey {
-    /// Checks the parameters. With an expansion of 0 the filter does not grow.
-    ///
-    /// # Errors
-    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`.
+    /// Checks the parameters: the rate is strictly between 0 and 1. With an expansion of 0 the filter does not grow.
     pub fn new(
         error_rate: f64,
         expansion: u32,
@@ -114,11 +111,8 @@ impl Valkey {
         Some(Shape::sized(capacity, self.rate(index)?, self.seed))
     }
 
-    /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first`
-    /// items. With a `limit` it has at most that many bytes.
-    ///
-    /// # Errors
-    /// [`Unreached`] if `wanted` is not reached within `limit` and the first [`MOST_LAYERS`] layers.
+    /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first` items. It has at
+    /// most [`MOST_LAYERS`] layers and, with a `limit`, that many bytes.
     pub fn scaled_capacity(&self, first: u64, wanted: u64, limit: Option<u64>) -> Result<u64, Unreached> {
         let (mut next, mut capacity, mut arrays) = (self.first(first), 0_u64, 0_u64);
         for layers in 1..=MOST_LAYERS {
@@ -147,11 +141,7 @@ pub struct ValkeySpec {
 }
 
 impl ValkeySpec {
-    /// Checks the parameters. With an expansion of 0 the filter does not grow.
-    ///
-    /// # Errors
-    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`, and [`ParamError::Capacity`] unless
-    /// `1 <= capacity < 2^63`.
+    /// Checks the parameters as [`Valkey::new`] does, and that the capacity is 1 to 2^63 - 1.
     pub fn new(
         error_rate: f64,
         capacity: u64,

@@ -67,10 +67,7 @@ impl Shape {
         head
     }
 
-    /// Reads a head. Capacity and rate are not part of it, and are set to 0.
-    ///
-    /// # Errors
-    /// The name of a wrong field.
+    /// Reads a head. Capacity and rate are not part of it, and are set to 0. The error names a wrong field.
     pub(crate) fn of_head(head: &[u8; HEAD_BYTES]) -> Result<Self, &'static str> {
         require(head[0] == VERSION, "layer version")?;
         Ok(Self {
@@ -94,9 +91,6 @@ impl Shape {
     }
 
     /// The memory of a layer without set bits.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     pub(crate) fn array(&self) -> Result<BitArray<u64>, Error> {
         let mut array = BitArray::zeroed(self.units())?;
         let written = array.merge(0, &self.head());
