@@ -47,7 +47,7 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
             // If an older layer does not hold the item, its first line is mostly enough to see that.
             older.iter().for_each(|lines| lines.prefetch_first(hash));
         }
-        Item::hashed(bytes, last.key.seed(), hash)
+        Item::new(bytes, Some((last.key.seed(), hash)))
     })
 }
 

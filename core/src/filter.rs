@@ -611,7 +611,7 @@ impl Filter {
     /// [`Self::contains`] for an item whose hash is known; false for a filter in another module's layout.
     pub(super) fn contains_hash(&self, hash: ItemHash) -> bool {
         let seed = self.seed();
-        seed.is_some_and(|seed| self.contains(Item::hashed(&[], seed, hash)))
+        seed.is_some_and(|seed| self.contains(Item::new(&[], Some((seed, hash)))))
     }
 
     /// Whether the layers contain an item with this hash, excepted or not; false for a filter that has no exceptions.

@@ -28,7 +28,7 @@ pub struct Item<'a> {
 
 #[cfg_attr(docsrs, doc(hidden))]
 impl<'a> Item<'a> {
-    /// An item of its parts.
+    /// An item with its hash under a seed, if that is known.
     #[inline(always)]
     pub(crate) fn new(bytes: &'a [u8], hashed: Option<(Seed, ItemHash)>) -> Self {
         Self { bytes, hashed }
@@ -40,35 +40,16 @@ impl<'a> Item<'a> {
         self.hashed
     }
 
-    /// An item whose hash under `seed` is known.
-    #[inline]
-    pub fn hashed(bytes: &'a [u8], seed: Seed, hash: ItemHash) -> Self {
-        Self {
-            bytes,
-            hashed: Some((seed, hash)),
-        }
-    }
-
     /// The item's bytes.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
-    }
-
-    /// The item's hash under `seed`, if that is the one that was computed.
-    #[inline(always)]
-    pub fn hash_under(self, seed: Seed) -> Option<ItemHash> {
-        self.hashed
-            .and_then(|(under, hash)| (under == seed).then_some(hash))
     }
 }
 
 impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Item<'a> {
     #[inline(always)]
     fn from(bytes: &'a T) -> Self {
-        Self {
-            bytes: bytes.as_ref(),
-            hashed: None,
-        }
+        Self::new(bytes.as_ref(), None)
     }
 }

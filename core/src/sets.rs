@@ -180,7 +180,8 @@ impl Filter {
         let excepted = exceptions.as_ref().or(self.excepted()).map_or(0, Exceptions::len);
         let allowance = &exceptions::beside(excepted, allowance);
 
-        let rules = own.rules().with_rate(rate);
+        let mut rules = own.rules().clone();
+        rules.error_rate = rate.unwrap_or(rules.error_rate);
         let mut layers = reserved(1 + chains.len())?;
         layers.push(own.layers());
         layers.extend(chains.iter().map(|chain| chain.layers()));

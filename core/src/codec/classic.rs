@@ -7,6 +7,7 @@
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, push, reserved};
+use crate::chain::layered::Layered as _;
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules as _, ask_for_next, sum};
 use crate::codec::fields::{DecodeError, Fields, put, require, restored};
 use crate::codec::stream::{Sink, Source};
@@ -22,7 +23,7 @@ const EARLY_EXPANSION: u64 = 2;
 
 /// Writes a filter to an RDB stream, as RedisBloom does.
 pub fn save(chain: &Chain<Classic>, sink: &mut dyn Sink) {
-    sink.put_unsigned(items(chain));
+    sink.put_unsigned(chain.items(0));
     sink.put_unsigned(chain.layers().len() as u64);
     sink.put_unsigned(u64::from(chain.rules().options().word()));
     sink.put_unsigned(u64::from(chain.rules().expansion()));
@@ -97,7 +98,7 @@ pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     let (options, expansion) = (chain.rules().options(), chain.rules().expansion());
     put!(
         bytes,
-        items(chain),
+        chain.items(0),
         layers.len() as u32,
         options.word(),
         expansion
@@ -143,11 +144,6 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
         loader.count(items)?;
     }
     loader.finish()
-}
-
-/// Number of items that the filter counts, in all layers.
-fn items(chain: &Chain<Classic>) -> u64 {
-    sum(chain.layers().iter().map(|layer| layer.items()))
 }
 
 /// A stored filter while its layers are being read.

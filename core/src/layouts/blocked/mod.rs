@@ -67,7 +67,7 @@ impl BlockedSpec {
 #[derive(Clone, Debug)]
 pub struct Blocked {
     secret: Arc<Secret>,
-    error_rate: ErrorRate,
+    pub(crate) error_rate: ErrorRate,
     growth: Growth,
 }
 
@@ -84,14 +84,6 @@ impl Blocked {
     /// The shape of a first layer for `capacity` items.
     pub fn first(&self, capacity: u64) -> Shape {
         Shape::sized(capacity, self.growth.share(0) * self.error_rate.value())
-    }
-
-    /// A copy of these rules, with another rate if one is given.
-    pub(crate) fn with_rate(&self, rate: Option<ErrorRate>) -> Self {
-        Self {
-            error_rate: rate.unwrap_or(self.error_rate),
-            ..self.clone()
-        }
     }
 
     /// The false positive rate that the filter keeps.
@@ -214,7 +206,8 @@ impl Hasher for Secret {
 
     #[inline(always)]
     fn known(&self, item: Item<'_>) -> Option<ItemHash> {
-        item.hash_under(self.seed())
+        let (under, hash) = item.known()?;
+        (under == self.seed()).then_some(hash)
     }
 }
 

@@ -55,10 +55,6 @@ impl Slice {
     pub fn array_bytes(&self) -> u64 {
         Layer::bytes_of_all(self.layers())
     }
-
-    fn items(&self) -> u64 {
-        sum(self.layers().iter().map(Layer::items))
-    }
 }
 
 /// A filter with a window.
@@ -361,7 +357,7 @@ impl Windowed {
     /// slices of a window large, and at least the slice's part of the window's capacity.
     fn next_capacity(&self, alive: &[Slice]) -> Result<u64, Error> {
         let mut counts = reserved(alive.len())?;
-        counts.extend(alive.iter().map(Slice::items));
+        counts.extend(alive.iter().map(|slice| slice.chain.items(0)));
         counts.sort_unstable();
         let median = counts.get(counts.len().saturating_sub(1) / 2).copied();
         Ok(capacity_for(
