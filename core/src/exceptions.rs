@@ -97,7 +97,6 @@ fn number(ItemHash { low, high }: ItemHash) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// The hash that a number stands for.
 fn hash_of(number: u128) -> ItemHash {
     ItemHash {
         low: number as u64,

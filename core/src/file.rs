@@ -334,7 +334,6 @@ fn too_large(bytes: u64) -> FileError {
     FileError::TooLarge { bytes }
 }
 
-/// The head of a file.
 pub(crate) struct Head {
     bytes: [u8; HEAD],
     /// Bytes of the header.
@@ -412,14 +411,12 @@ impl Places {
         multiple(self.end, HEAD as u64)
     }
 
-    /// Bytes of the file.
     fn file(&self) -> u64 {
         let checksums = self.checksums().div_ceil(PIECE) * 16;
         self.checksums().saturating_add(checksums + MAGIC.len() as u64)
     }
 }
 
-/// The next multiple of `unit`.
 fn multiple(number: u64, unit: u64) -> u64 {
     number.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
@@ -523,7 +520,6 @@ impl<R: Read> Stream<R> {
         Ok(())
     }
 
-    /// Reads the header.
     fn header(&mut self, head: &Head, most: u64) -> Result<Vec<u8>, FileError> {
         // A header is never larger than its filter. Whether the file has so many bytes tells a filter that is too large
         // from a length that is wrong; what is looked at for that is not kept.

@@ -619,7 +619,6 @@ impl Filter {
         matches!(&self.layers, Layers::Blocked(chain, _) if exceptions::any_layer_contains(chain.layers(), hash))
     }
 
-    /// The exceptions, if there are any.
     pub(super) fn excepted(&self) -> Option<&Exceptions> {
         match &self.layers {
             Layers::Blocked(_, exceptions) => exceptions.as_deref(),
@@ -634,7 +633,6 @@ impl Filter {
         matches!(&self.layers, Layers::Windowed(_) | Layers::Blocked(_, Some(_)))
     }
 
-    /// The slices of a window.
     #[inline]
     fn windowed(&self) -> Option<&Windowed> {
         match &self.layers {

@@ -414,7 +414,6 @@ fn is_new(parts: &[PartOf]) -> bool {
 /// Layers that will be one layer of the union, while further ones are looked for.
 struct Group {
     first: Id,
-    /// The sum of the parts' items.
     items: u64,
     /// Whether there is no part but the first.
     is_single: bool,
@@ -425,14 +424,12 @@ struct Plan<'a> {
     filters: &'a [&'a [Layer]],
     /// Sorted by the first part of each layer of the union.
     parts: Vec<PartOf>,
-    /// How many layers the union has.
     layers: usize,
     /// How many pairs of layers may still be compared.
     compared: usize,
 }
 
 impl<'a> Plan<'a> {
-    /// Plans the union of the layers of `filters`.
     fn of(filters: &'a [&'a [Layer]]) -> Result<Self, Error> {
         let count = filters.iter().map(|layers| layers.len()).sum();
         let mut ids = reserved(count)?;
@@ -467,7 +464,6 @@ impl<'a> Plan<'a> {
         groups(&self.parts).filter(|parts| is_new(parts))
     }
 
-    /// Counts another layer of the union.
     fn count_layer(&mut self) -> Result<(), Error> {
         self.layers += 1;
         let most = MOST_LAYERS;
@@ -560,7 +556,6 @@ impl<'a> Plan<'a> {
         Ok(has_all || one.shape().geometry.items_behind(set) <= one.capacity())
     }
 
-    /// Makes a layer from all of its parts.
     fn united(&self, parts: &[PartOf]) -> Result<Layer, Error> {
         let layers = || parts.iter().map(|&(_, id)| self.at(id));
         let mut union = Layer::make(self.at(parts[0].0).shape())?;

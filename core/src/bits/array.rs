@@ -146,7 +146,6 @@ pub fn is_sparse(ones: u64, bytes: u64) -> bool {
 /// A bit array that is filled from its first byte on, as pieces of it arrive.
 pub struct ArrayLoader<U> {
     room: Room<U>,
-    /// Bytes still missing.
     missing: usize,
     /// Bytes received through [`Self::append`].
     received: usize,

@@ -106,16 +106,6 @@ pub trait Prefetch: Copy {
     fn prefetch(self, hash: ItemHash);
 }
 
-/// Prefetches nothing if there is no prefetcher.
-impl<P: Prefetch> Prefetch for Option<P> {
-    #[inline(always)]
-    fn prefetch(self, hash: ItemHash) {
-        if let Some(prefetcher) = self {
-            prefetcher.prefetch(hash);
-        }
-    }
-}
-
 /// Whether the memory that a block of items will read in a layer has been prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefetched {

@@ -283,7 +283,6 @@ fn grow<R: Rules>(layers: &mut List<R::Layer>, rules: &R, allowance: Allowance<'
     append(rules, layers, next, allowance)
 }
 
-/// Appends a layer of shape `new`.
 pub(super) fn append<R: Rules>(
     rules: &R,
     layers: &mut List<R::Layer>,

@@ -197,7 +197,6 @@ impl Assembly {
         true
     }
 
-    /// Bytes of the layer of the last chunk.
     fn bytes(&self) -> u64 {
         self.filter.layers.as_layered().array(self.layer).len() as u64
     }

@@ -14,9 +14,8 @@ use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
 use crate::layouts::classic::{Classic, Layer, Options, Shape};
 
-/// Bytes of a chunk header before its layers.
+/// Bytes of a chunk header before its layers, and of each of them.
 const HEAD_BYTES: usize = 20;
-/// Bytes of a layer in a chunk header.
 const LAYER_BYTES: usize = 53;
 /// The expansion of filters stored before it could be chosen.
 const EARLY_EXPANSION: u64 = 2;
@@ -177,7 +176,6 @@ impl Loader {
         Ok(())
     }
 
-    /// Checks and appends the next layer.
     fn append(
         &mut self,
         shape: Shape,

@@ -25,9 +25,8 @@ const LOAD_HEAD_BYTES: usize = 30;
 const LOAD_LAYER_BYTES: usize = 24;
 /// The first bytes of a chunk header. The last of them is the format version.
 pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x02";
-/// Bytes of a chunk header before its layers.
+/// Bytes of a chunk header before its layers, and of each of them.
 const HEADER_BYTES: usize = 68;
-/// Bytes of a layer in a chunk header.
 const HEADER_LAYER_BYTES: usize = 24;
 
 /// Writes a filter to an RDB stream, as valkey-bloom does.
@@ -199,7 +198,6 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
     Ok(loader.finish())
 }
 
-/// Reads a boolean.
 fn flag(value: u64) -> Result<bool, DecodeError> {
     match value {
         0 => Ok(false),
@@ -208,7 +206,6 @@ fn flag(value: u64) -> Result<bool, DecodeError> {
     }
 }
 
-/// The rate of layer `index`.
 fn rate(rules: &Valkey, index: usize) -> Result<f64, DecodeError> {
     rules.rate(index).ok_or(DecodeError::Field("tightening ratio"))
 }
@@ -317,7 +314,6 @@ impl Loader {
         Ok(())
     }
 
-    /// The complete filter.
     fn finish(self) -> Chain<Valkey> {
         let rules = self.rules.unwrap_or(self.seedless);
         Chain::of_layers(rules, self.layers)

@@ -22,13 +22,10 @@ use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time
 pub const VERSION: u64 = 3;
 /// The first bytes of a header. The last of them is the format version.
 pub const MAGIC: [u8; 8] = [b'B', b'L', b'O', b'O', b'M', 0, 0, VERSION as u8];
-/// Bytes of a header before its slices or layers, without a window.
+/// Bytes of the parts of a header: the head, what a window adds to it, a slice, a layer.
 pub(crate) const HEAD_BYTES: usize = 48;
-/// Bytes that the head of a filter with a window has in addition.
 pub(crate) const WINDOW_BYTES: usize = 32;
-/// Bytes of a slice in a header.
 pub(crate) const SLICE_BYTES: usize = 24;
-/// Bytes of a layer in a header.
 pub(crate) const LAYER_BYTES: usize = 48;
 /// The most layers of a filter with a window in a header, since to find a layer takes a pass over the slices. Clients
 /// make at most [`MOST_LAYERS`].
@@ -143,7 +140,6 @@ pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Appends the head of a header.
 fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, bytes: &mut Vec<u8>) {
     let (growth, expansion): (u32, u32) = match rules.growth() {
         Growth::Fixed => (0, 0),
@@ -161,7 +157,6 @@ fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, byte
     put!(bytes, growth, expansion, exceptions as u32, window);
 }
 
-/// Appends a layer's fields to a header.
 fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
     let Shape {
         geometry,
@@ -186,7 +181,6 @@ struct Header {
     layers: Vec<StoredLayer>,
 }
 
-/// What a header says of a window.
 struct StoredWindow {
     window: Window,
     capacity: Capacity,
@@ -195,14 +189,12 @@ struct StoredWindow {
     slices: Vec<StoredSlice>,
 }
 
-/// A slice as a header describes it.
 struct StoredSlice {
     opens: Time,
     closes: Time,
     layers: usize,
 }
 
-/// A layer as a header describes it.
 struct StoredLayer {
     shape: Shape,
     items: u64,

@@ -21,7 +21,6 @@ pub use layers::{MAGIC, VERSION};
 const PIECE: usize = 1024;
 /// An exception: the high half of the hash, then the low one.
 type Entry = [u64; 2];
-/// Bytes of an exception.
 const BYTES: usize = size_of::<Entry>();
 
 /// Writes a filter without a window to an RDB stream.

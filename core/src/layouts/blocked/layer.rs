@@ -219,7 +219,6 @@ impl Layer {
         }
     }
 
-    /// The [`Placement`] of items in this layer.
     #[inline(always)]
     fn placement(&self) -> Placement {
         Placement {
@@ -228,7 +227,6 @@ impl Layer {
         }
     }
 
-    /// The [`Prober`] of this layer with `kernel`.
     #[inline(always)]
     pub(super) fn prober<K: Kernel>(&self, kernel: K) -> Prober<K> {
         Prober {
@@ -245,7 +243,6 @@ fn kept_in_memory(spare: &Line) {
     std::hint::black_box(spare);
 }
 
-/// One line of an item.
 #[derive(Clone, Copy, Debug)]
 struct ItemLine {
     /// Index of the line in the bit array.
@@ -279,7 +276,6 @@ impl Placement {
         ((u128::from(choice) * u128::from(self.lines)) >> 64) as u64
     }
 
-    /// The first line of an item.
     #[inline(always)]
     fn first(self, ItemHash { low, .. }: ItemHash) -> ItemLine {
         ItemLine {

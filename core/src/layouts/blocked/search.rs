@@ -90,7 +90,6 @@ impl<'a, K: Kernel> Search<'a, K> {
         }
     }
 
-    /// The items that any of `layers`, newest first, contains.
     #[inline(always)]
     fn through<'l>(mut self, layers: impl Iterator<Item = &'l Layer>, newest: Prefetched) -> Subset {
         let (items, mut layers) = (self.pending, layers.peekable());

@@ -24,7 +24,6 @@ use xxhash_rust::xxh3::xxh3_128_with_secret;
 use crate::item::ItemHash;
 use crate::params::Seed;
 
-/// Bytes of an XXH3 secret.
 const SECRET_BYTES: usize = 192;
 
 /// A seed and the secret that was made from it: what a filter's hash needs to know.
@@ -71,7 +70,6 @@ impl Deref for Secret {
     }
 }
 
-/// Every secret in use.
 static IN_USE: Mutex<BTreeMap<Seed, Weak<Secret>>> = Mutex::new(BTreeMap::new());
 
 /// Locks the table of all secrets in use. A panic of another holder of the lock is ignored: it cannot have

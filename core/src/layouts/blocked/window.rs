@@ -7,6 +7,7 @@
 //! caller's clock. An addition changes something only if the item is not there. Then expired slices are dropped, and a
 //! slice is opened if none is open. So a replica that gets only these items, with their times, has equal slices.
 
+use super::layer::LinePrefetcher;
 use super::{Blocked, Layer, Shape};
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Work};
@@ -91,7 +92,6 @@ impl Windowed {
         Ok(Self::empty(rules, window, capacity))
     }
 
-    /// A filter without slices.
     pub(crate) fn empty(rules: Blocked, window: Window, capacity: Capacity) -> Self {
         Self {
             rules,
@@ -142,7 +142,6 @@ impl Windowed {
         NewestFirst::of(self.alive(now))
     }
 
-    /// The slices that have not expired at `now`.
     fn alive(&self, now: Time) -> &[Slice] {
         &self.slices[self.expired(now)..]
     }
@@ -252,7 +251,6 @@ impl Windowed {
         })
     }
 
-    /// Adds a block of items at `now`. Stops at the first for which there is no room.
     #[inline(always)]
     fn add_block<K: Kernel>(
         &mut self,
@@ -600,7 +598,6 @@ fn listed(slices: &[Slice]) -> usize {
     layers.map(List::<Layer>::listed).sum()
 }
 
-/// Bytes of the bit arrays of these slices.
 fn arrays_of(slices: &[Slice]) -> u64 {
     sum(slices.iter().map(Slice::array_bytes))
 }
@@ -678,9 +675,8 @@ where
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
         loop {
-            let newest = NewestFirst::of(&self.windowed.slices)
-                .next()
-                .map(Layer::prefetcher);
+            let newest = NewestFirst::of(&self.windowed.slices).next();
+            let newest = newest.map_or(LinePrefetcher::NOWHERE, Layer::line_prefetcher);
             if !block.fill(self.windowed.rules.hasher(), &mut self.items, newest) {
                 return Ok(());
             }

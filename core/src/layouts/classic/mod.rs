@@ -143,7 +143,6 @@ impl ClassicSpec {
         self.error_rate
     }
 
-    /// The rate of the first layer.
     fn first_rate(&self) -> f64 {
         self.error_rate * self.rules.first_share()
     }

@@ -90,7 +90,6 @@ impl<S: Scattered> Layer<S> {
         }
     }
 
-    /// What the layer was made from.
     pub(crate) fn made(&self) -> (Made, S) {
         let made = Made {
             capacity: self.capacity,
@@ -153,7 +152,6 @@ impl<S: Scattered> Prefetch for Words<'_, S> {
     }
 }
 
-/// A prefetcher for the words of items' first `count` probes.
 #[inline(always)]
 fn first_words<S: Scattered>(layer: &Layer<S>, count: u16) -> Words<'_, S> {
     Words {
