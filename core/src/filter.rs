@@ -600,14 +600,6 @@ impl Filter {
         }
     }
 
-    /// Replaces all exceptions, also by an empty set, which no filter otherwise has.
-    #[cfg(test)]
-    pub(crate) fn force_exceptions(&mut self, exceptions: Exceptions) {
-        if let Layers::Blocked(_, held) = &mut self.layers {
-            *held = Some(Box::new(exceptions));
-        }
-    }
-
     /// [`Self::contains`] for an item whose hash is known; false for a filter in another module's layout.
     pub(super) fn contains_hash(&self, hash: ItemHash) -> bool {
         let seed = self.seed();

@@ -8,12 +8,13 @@ use crate::chain::batch::Layer as _;
 use crate::checks::Invalid;
 use crate::exceptions::Exceptions;
 use crate::item::ItemHash;
+use crate::layers::Layers;
 use crate::layouts::blocked::sizing::Geometry;
-use crate::layouts::blocked::window::Windowed;
+use crate::layouts::blocked::window::{Slice, Windowed};
 use crate::layouts::blocked::{self, Blocked};
 use crate::layouts::classic::{self, Classic, Options};
 use crate::layouts::valkey::{self, Valkey};
-use crate::params::{ErrorRate, Growth, Seed, SipSeed, Tightening, Time};
+use crate::params::{Capacity, ErrorRate, Growth, Seed, SipSeed, Tightening, Time, Window};
 use crate::spec::ValkeySpec;
 use crate::tests::oracle::growing;
 use crate::{Filter, UNLIMITED};
@@ -69,11 +70,22 @@ fn times(count: usize) -> Vec<(Time, Time)> {
         .collect()
 }
 
+/// A filter whose slices open and close at these times, with these layers.
+fn of_slices(slices: impl IntoIterator<Item = (Time, Time, Vec<blocked::Layer>)>) -> Windowed {
+    let window = Window::new(8, 8, false).unwrap();
+    let mut windowed = Windowed::empty(rules(growing(2)), window, Capacity::new(1000).unwrap());
+    for (opens, closes, layers) in slices {
+        let chain = Chain::of_layers(windowed.rules.clone(), layers);
+        windowed.slices.push(Slice { opens, closes, chain });
+    }
+    windowed
+}
+
 /// A filter with a window, with a layer in each slice.
 fn windowed(layers: Vec<blocked::Layer>, times: Vec<(Time, Time)>) -> Filter {
     let slices = times.into_iter().zip(layers);
     let slices = slices.map(|((opens, closes), layer)| (opens, closes, vec![layer]));
-    Windowed::of_slices(rules(growing(2)), slices).into()
+    of_slices(slices).into()
 }
 
 /// Filters of these layers: a chain without and with an exception, and a window.
@@ -87,8 +99,11 @@ fn everywhere(layers: impl Fn() -> Vec<blocked::Layer>) -> Vec<(&'static str, Fi
     ]
 }
 
+/// A filter with these exceptions, also with an empty set, which no filter otherwise has.
 fn excepting(mut filter: Filter, set: Exceptions) -> Filter {
-    filter.force_exceptions(set);
+    if let Layers::Blocked(_, held) = &mut filter.layers {
+        *held = Some(Box::new(set));
+    }
     filter
 }
 
@@ -374,7 +389,7 @@ fn not_full() {
     assert_eq!(windowed(two(), times(2)).validate(), Ok(()));
     let in_one_slice = |own: Vec<blocked::Layer>| {
         let slices = [(1, 2, vec![layers(1).remove(0)]), (3, 4, own)];
-        Filter::from(Windowed::of_slices(rules(growing(2)), slices))
+        Filter::from(of_slices(slices))
     };
     assert_eq!(in_one_slice(layers(2)).validate(), Ok(()));
     let broken = in_one_slice(two());
@@ -409,7 +424,7 @@ fn slices_in_time() {
         late[at].1 = late[at + 1].1 + 1;
         assert_eq!(windowed(layers(3), late).validate(), expected, "{at}");
     }
-    let empty = Windowed::of_slices(rules(growing(2)), [(1, 2, layers(1)), (3, 4, Vec::new())]);
+    let empty = of_slices([(1, 2, layers(1)), (3, 4, Vec::new())]);
     assert_eq!(Filter::from(empty).validate(), Err(Invalid::Times(1)));
     let backwards = windowed(layers(1), vec![(2, 1)]);
     assert_eq!(backwards.validate(), Err(Invalid::Times(0)));

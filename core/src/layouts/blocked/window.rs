@@ -541,23 +541,6 @@ impl Layered for Windowed {
     }
 }
 
-#[cfg(test)]
-impl Windowed {
-    /// A filter whose slices open and close at these times, with these layers.
-    pub(crate) fn of_slices(
-        rules: Blocked,
-        slices: impl IntoIterator<Item = (Time, Time, Vec<Layer>)>,
-    ) -> Self {
-        let window = Window::new(8, 8, false).unwrap();
-        let mut windowed = Self::empty(rules, window, Capacity::new(1000).unwrap());
-        for (opens, closes, layers) in slices {
-            let chain = Chain::of_layers(windowed.rules.clone(), layers);
-            windowed.slices.push(Slice { opens, closes, chain });
-        }
-        windowed
-    }
-}
-
 /// The layers of several slices, newest first.
 #[derive(Clone)]
 pub(crate) struct NewestFirst<'a> {
