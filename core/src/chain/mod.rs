@@ -5,8 +5,8 @@
 
 pub mod batch;
 pub mod demand;
-pub mod layered;
-pub mod list;
+pub(crate) mod layered;
+pub(crate) mod list;
 
 use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};

@@ -1,10 +1,10 @@
 //! Filters of any layout as stored bytes: a module for each layout, and the pieces of a dump. What is read is one whole,
 //! valid filter that fits into memory, or a [`DecodeError`].
 
-pub mod blocked;
+pub(crate) mod blocked;
 pub mod chunks;
-pub mod classic;
-pub mod fields;
+pub(crate) mod classic;
+pub(crate) mod fields;
 pub mod stream;
 pub mod valkey;
 

@@ -6,5 +6,5 @@
 pub mod blocked;
 pub mod classic;
 pub(crate) mod power;
-pub mod scattered;
+pub(crate) mod scattered;
 pub mod valkey;

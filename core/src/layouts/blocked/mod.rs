@@ -4,10 +4,10 @@
 //! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
 //! how much of the error budget it gets. [`window`] has the filters that forget.
 
-pub mod layer;
+pub(crate) mod layer;
 mod search;
 pub mod secret;
-pub mod sizing;
+pub(crate) mod sizing;
 pub mod window;
 
 use std::sync::Arc;

@@ -10,8 +10,8 @@
 //! - without [`NOROUND`](Options::NOROUND) the number of bits is a power of two, `2^n2`. (RedisBloom computes in 32 bits
 //!   there when `n2 < 32`; modulo a power of two that makes no difference.)
 
-pub mod murmur;
-pub mod shape;
+pub(crate) mod murmur;
+pub(crate) mod shape;
 
 use crate::chain::batch::{Hasher, Layer as _};
 use crate::chain::{LayerShape, Rules};

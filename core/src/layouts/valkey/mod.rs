@@ -6,7 +6,7 @@
 //! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is saved and
 //! loaded in one piece.
 
-pub mod shape;
+pub(crate) mod shape;
 
 use std::hash::Hasher as _;
 
