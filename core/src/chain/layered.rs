@@ -19,26 +19,20 @@ pub struct LayerStats {
     pub bits_set: u64,
 }
 
-/// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
-/// of a layer.
+/// The layers of a filter in any layout. What is named as a function of [`Filter`](crate::Filter) is the same. Layers are
+/// numbered from 0, the oldest. A number that is passed must be that of a layer.
 pub trait Layered {
-    /// The layout.
     fn layout(&self) -> Layout;
 
-    /// The false positive rate that the filter was made for.
     fn error_rate(&self) -> f64;
 
-    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
-    /// window, the largest such ratio within a slice.
     fn expansion(&self) -> Option<u32>;
 
-    /// The false positive rate that the filter has at `now`, with what it holds.
     fn estimated_error_rate(&self, now: Time) -> f64;
 
     /// The number of layers, including expired ones.
     fn count(&self) -> usize;
 
-    /// The figures of a layer.
     fn stats(&self, layer: usize) -> LayerStats;
 
     /// Items of the layers from number `first` on, in O(layers).
@@ -48,7 +42,6 @@ pub trait Layered {
     /// [`Filter::bytes`](crate::Filter::bytes).
     fn bytes(&self, layers: usize) -> u64;
 
-    /// The bit array of a layer.
     fn array(&self, layer: usize) -> &[u8];
 
     /// Sets the bits of `bytes` in a layer from byte `offset` on.

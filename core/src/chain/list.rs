@@ -9,7 +9,6 @@ use crate::error::Error;
 
 /// Layers, oldest first. Small filters are many: one that has a single layer has it in its own struct, and no list.
 pub enum List<L> {
-    /// A single layer.
     One(L),
     /// Several layers; none only while a filter is being made.
     Several(Vec<L>),
@@ -58,7 +57,6 @@ impl<L> List<L> {
         if layers == 1 { 0 } else { layers }
     }
 
-    /// Appends a layer.
     pub fn push(&mut self, layer: L) -> Result<(), Error> {
         if self.is_empty() {
             *self = Self::One(layer);
@@ -73,7 +71,6 @@ impl<L> List<L> {
         Ok(())
     }
 
-    /// Makes room for `more` layers.
     pub fn reserve(&mut self, more: usize) -> Result<(), Error> {
         match self {
             Self::One(_) if more > 0 => {
@@ -106,7 +103,6 @@ impl<L> List<L> {
         }
     }
 
-    /// Lets `mover` move the list.
     pub fn relocate(&mut self, mover: &mut impl Mover) {
         if let Self::Several(layers) = self {
             *layers = mover.list(mem::take(layers));

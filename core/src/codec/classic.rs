@@ -90,7 +90,6 @@ pub fn load(
     loader.finish()
 }
 
-/// The chunk header of `chain`.
 pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     let layers = chain.layers();
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
@@ -110,7 +109,6 @@ pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// The filter that a chunk header describes, with its items counted and all of its bits unset.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Classic>, DecodeError> {
     let mut fields = Fields(bytes);
     let items = fields.u64()?;

@@ -107,7 +107,6 @@ pub fn header(chain: &Chain<Blocked>, exceptions: usize) -> Result<Vec<u8>, Erro
     Ok(bytes)
 }
 
-/// The header of a filter with a window.
 pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     let (slices, layers) = (windowed.slices.len(), windowed.layers().count());
     let of_slices = WINDOW_BYTES + slices * SLICE_BYTES;

@@ -56,7 +56,6 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter
     Ok(loader.finish())
 }
 
-/// The filter that a header describes, with its items counted and all of its bits unset.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     load_header_with(bytes, allowance, |lines, _| Ok(BitArray::zeroed(lines)?))
 }

@@ -39,24 +39,19 @@ pub trait Scattered: Copy {
 
     /// The number whose remainder by the modulus of the layer is the bit of an item's probe.
     fn place(hash: ItemHash, probe: u64) -> u64;
-    /// The shape that a layer was made from.
     fn shape_of(layer: &Layer<Self>) -> Self::Shape;
-    /// Allocates a layer without items.
     fn make(shape: Self::Shape) -> Result<Layer<Self>, Error>;
 }
 
 /// What a layer is made from in every such layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
-    /// Items that the layer is made for.
     pub capacity: u64,
-    /// The rate that the layer is made for.
     pub error_rate: f64,
     /// The number of an item's probes. The lowest rate that a double can hold has 1076.
     pub probes: u32,
     /// The number of bits that probes can be.
     pub modulus: u64,
-    /// Bytes of the bits.
     pub bytes: u64,
 }
 
