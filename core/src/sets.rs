@@ -21,7 +21,7 @@ use crate::filter::Filter;
 use crate::item::ItemHash;
 use crate::layers::Layers;
 use crate::layouts::blocked::window::Windowed;
-use crate::layouts::blocked::{Blocked, Layer, Shape};
+use crate::layouts::blocked::{Blocked, Layer};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
 /// The most exceptions of all combined filters times the layers of all of them, because every exception is looked up
@@ -507,15 +507,13 @@ impl<'a> Plan<'a> {
                 }
                 None => {
                     self.count_layer()?;
-                    let is_single = true;
-                    push(
-                        &mut groups,
-                        Group {
-                            first: id,
-                            items,
-                            is_single,
-                        },
-                    )?;
+                    let (first, is_single) = (id, true);
+                    let group = Group {
+                        first,
+                        items,
+                        is_single,
+                    };
+                    push(&mut groups, group)?;
                     id
                 }
             };
@@ -570,16 +568,13 @@ impl<'a> Plan<'a> {
 
 /// The shape of a layer, in a form that can be sorted.
 fn shape_key(layer: &Layer) -> (u64, u64, u64, u8, u8) {
-    let Shape {
-        geometry,
-        capacity,
-        rate,
-    } = layer.shape();
+    let (shape, geometry) = (layer.shape(), layer.shape().geometry);
+    let (lines, per_item) = (geometry.lines, geometry.lines_per_item);
     (
-        capacity,
-        rate.to_bits(),
-        geometry.lines,
-        geometry.lines_per_item,
+        shape.capacity,
+        shape.rate.to_bits(),
+        lines,
+        per_item,
         geometry.probes,
     )
 }

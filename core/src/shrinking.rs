@@ -219,17 +219,16 @@ fn shrink<R: Rules>(
 /// `None` if there is none smaller than it. `items` is 1 or more, and at most the layer's capacity. `computed` counts
 /// what it costs.
 pub(crate) fn folded(shape: blocked::Shape, items: u64, computed: &mut u64) -> Option<blocked::Shape> {
-    let blocked::Shape {
-        geometry,
-        capacity,
-        rate,
-    } = shape;
-    let fewest = part(geometry.lines, items, capacity);
-    *computed += cost_of_factors(geometry.lines);
-    factors(geometry.lines, fewest).find_map(|by| {
-        let lines = geometry.lines / by;
-        let geometry = Geometry { lines, ..geometry };
-        let most = capacity / by;
+    let lines = shape.geometry.lines;
+    let fewest = part(lines, items, shape.capacity);
+    *computed += cost_of_factors(lines);
+    factors(lines, fewest).find_map(|by| {
+        let lines = lines / by;
+        let geometry = Geometry {
+            lines,
+            ..shape.geometry
+        };
+        let (most, rate) = (shape.capacity / by, shape.rate);
         if most >= items && geometry.keeps_counting(most, rate * (1.0 + rounding(geometry, most)), computed) {
             return Some(blocked::Shape {
                 geometry,

@@ -74,13 +74,8 @@ impl BlockedSpec {
             }
             Layout::Valkey => {
                 let (factor, tightening) = (expansion.unwrap_or(0), Tightening::DEFAULT);
-                Spec::Valkey(ValkeySpec::new(
-                    rate,
-                    capacity,
-                    factor,
-                    tightening,
-                    self.seed.into(),
-                )?)
+                let spec = ValkeySpec::new(rate, capacity, factor, tightening, self.seed.into())?;
+                Spec::Valkey(spec)
             }
         })
     }

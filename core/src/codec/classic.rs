@@ -93,14 +93,8 @@ pub fn load(
 pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     let layers = chain.layers();
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
-    let (options, expansion) = (chain.rules().options(), chain.rules().expansion());
-    put!(
-        bytes,
-        chain.items(0),
-        layers.len() as u32,
-        options.word(),
-        expansion
-    );
+    put!(bytes, chain.items(0), layers.len() as u32);
+    put!(bytes, chain.rules().options().word(), chain.rules().expansion());
     for layer in layers {
         let shape = layer.shape();
         put!(bytes, shape.bytes, shape.bits, layer.items(), shape.error_rate);

@@ -99,18 +99,10 @@ pub fn load(
 pub fn encode(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
     let rules = chain.rules();
     let mut bytes: Vec<u8> = reserved(encoded_bytes(chain))?;
-    put!(
-        bytes,
-        LOAD_VERSION,
-        rules.expansion(),
-        rules.error_rate(),
-        rules.tightening().value()
-    );
-    put!(
-        bytes,
-        u8::from(rules.seed().is_random()),
-        chain.layers().len() as u64
-    );
+    put!(bytes, LOAD_VERSION, rules.expansion(), rules.error_rate());
+    put!(bytes, rules.tightening().value());
+    put!(bytes, u8::from(rules.seed().is_random()));
+    put!(bytes, chain.layers().len() as u64);
     for layer in chain.layers() {
         put!(bytes, layer.stored_bytes().len() as u64);
         bytes.extend_from_slice(layer.stored_bytes());
@@ -303,10 +295,8 @@ impl Loader {
         let capacity = self.capacity.saturating_add(shape.capacity);
         require(capacity <= MOST_ITEMS, "capacity")?;
         let is_newest = self.layers.len() as u64 + 1 == self.count;
-        require(
-            items == shape.capacity || items < shape.capacity && is_newest,
-            "items",
-        )?;
+        let fits = items == shape.capacity || items < shape.capacity && is_newest;
+        require(fits, "items")?;
         let mut layer = shape.with_array(array()?);
         layer.items = items;
         push(&mut self.layers, layer)?;

@@ -113,27 +113,17 @@ pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + of_slices + layers * LAYER_BYTES)?;
     let window = windowed.window;
     put_head(&windowed.rules, layers, 0, window.seconds(), &mut bytes);
+    put!(bytes, windowed.capacity.items());
+    put!(bytes, window.slices(), u8::from(window.refresh()), 0u16);
     put!(
         bytes,
-        windowed.capacity.items(),
-        window.slices(),
-        u8::from(window.refresh())
-    );
-    put!(
-        bytes,
-        0u16,
         slices as u32,
         windowed.newest_stamp,
         windowed.dropped_bytes
     );
     for slice in &windowed.slices {
-        put!(
-            bytes,
-            slice.opens,
-            slice.closes,
-            slice.layers().len() as u32,
-            0u32
-        );
+        put!(bytes, slice.opens, slice.closes);
+        put!(bytes, slice.layers().len() as u32, 0u32);
     }
     windowed.layers().for_each(|layer| put_layer(layer, &mut bytes));
     Ok(bytes)
@@ -146,28 +136,17 @@ fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, byte
         Growth::Growing(expansion) => (2, expansion.factor()),
     };
     bytes.extend_from_slice(&MAGIC);
-    put!(
-        bytes,
-        0u32,
-        layers as u32,
-        rules.secret().seed().0,
-        rules.error_rate().value()
-    );
+    put!(bytes, 0u32, layers as u32, rules.secret().seed().0);
+    put!(bytes, rules.error_rate().value());
     put!(bytes, growth, expansion, exceptions as u32, window);
 }
 
 fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
-    let Shape {
-        geometry,
-        capacity,
-        rate,
-    } = layer.shape();
-    put!(bytes, capacity, layer.items(), layer.ones(), rate, geometry.lines);
-    put!(
-        bytes,
-        u32::from(geometry.lines_per_item),
-        u32::from(geometry.probes)
-    );
+    let (shape, geometry) = (layer.shape(), layer.shape().geometry);
+    put!(bytes, shape.capacity, layer.items(), layer.ones());
+    put!(bytes, shape.rate, geometry.lines);
+    put!(bytes, u32::from(geometry.lines_per_item));
+    put!(bytes, u32::from(geometry.probes));
 }
 
 /// A header that has been checked: no field can cause an overflow, or an allocation that has not been requested.
@@ -227,12 +206,8 @@ impl Header {
             Some(window) => window.slices.iter().map(|slice| slice.layers).sum(),
             None => layers.max(1),
         };
-        let most = if window.is_some() {
-            MOST_WINDOW_LAYERS
-        } else {
-            usize::MAX
-        };
-        require(layers == wanted && layers <= most, "layers")?;
+        let is_possible = window.is_none() || layers <= MOST_WINDOW_LAYERS;
+        require(layers == wanted && is_possible, "layers")?;
         require(layers <= fields.0.len() / LAYER_BYTES, "header length")?;
         let mut header = Self {
             seed,
@@ -255,10 +230,8 @@ impl Header {
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
         require(sum(capacities) <= MOST_ITEMS, "capacity")?;
         let rates: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
-        require(
-            rates <= self.error_rate.value() * (1.0 + ROUNDING),
-            "layer error rate",
-        )?;
+        let most = self.error_rate.value() * (1.0 + ROUNDING);
+        require(rates <= most, "layer error rate")?;
         let mut layers = self.layers.iter();
         for slice in self.window.iter().flat_map(|window| &window.slices) {
             let mut older = layers.by_ref().take(slice.layers - 1);
@@ -279,11 +252,9 @@ impl Header {
         let bytes = match &self.window {
             None => Blocked::bytes(self.layers.len(), arrays),
             Some(window) => {
-                let listed = window
-                    .slices
-                    .iter()
-                    .map(|slice| List::<Layer>::listed(slice.layers));
-                Windowed::bytes_of(window.slices.len(), listed.sum(), arrays)
+                let counts = window.slices.iter().map(|slice| slice.layers);
+                let listed = counts.map(List::<Layer>::listed).sum();
+                Windowed::bytes_of(window.slices.len(), listed, arrays)
             }
         };
         ask(0, bytes, None, allowance)?;

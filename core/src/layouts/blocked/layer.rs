@@ -161,19 +161,15 @@ pub struct Layer {
 impl Layer {
     /// A layer with this shape, bit array and number of items. The caller has checked that they fit together.
     pub(crate) fn stored(shape: Shape, bits: BitArray<Line>, items: u64) -> Self {
-        let Geometry {
-            lines_per_item,
-            probes,
-            lines,
-        } = shape.geometry;
+        let geometry = shape.geometry;
         Self {
             bits,
-            lines,
+            lines: geometry.lines,
             capacity: shape.capacity,
             items,
             rate: shape.rate,
-            per_item: PerItem::new(lines_per_item, probes),
-            for_one_line: Vector::detected().filter(|_| lines_per_item == 1),
+            per_item: PerItem::new(geometry.lines_per_item, geometry.probes),
+            for_one_line: Vector::detected().filter(|_| geometry.lines_per_item == 1),
             start: Start::default(),
         }
     }
