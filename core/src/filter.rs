@@ -429,10 +429,8 @@ impl Filter {
     /// as [`Chain::contains`] does.
     #[inline(never)]
     fn contains_otherwise(&self, bytes: &[u8], known: Option<(Seed, ItemHash)>, now: Option<Time>) -> bool {
-        let (item, now) = (
-            Item::new(bytes, known),
-            now.unwrap_or_else(|| self.newest_stamp()),
-        );
+        let item = Item::new(bytes, known);
+        let now = now.unwrap_or_else(|| self.newest_stamp());
         match &self.layers {
             Layers::Blocked(chain, exceptions) => exceptions::contains(chain, exceptions.as_deref(), item),
             Layers::Windowed(windowed) => windowed.contains(item, now),

@@ -12,6 +12,7 @@ use memmap2::Mmap;
 use crate::bits::array::BitArray;
 use crate::bits::kernel::Line;
 use crate::codec::{DecodeError, blocked};
+use crate::error::require;
 use crate::file::{self, FileError, Head, Places};
 use crate::filter::Filter;
 
@@ -97,11 +98,8 @@ impl Filter {
             let lines = unsafe { BitArray::of_file(NonNull::from(lines), bits_set) };
             Ok(lines)
         });
-        let filter = match filter {
-            _ if is_cut => return Err(FileError::Truncated),
-            Err(error) => return Err(file::of_header(error)),
-            Ok(filter) => filter,
-        };
+        require(!is_cut, FileError::Truncated)?;
+        let filter = filter.map_err(file::of_header)?;
         file::check_end(&map, &places)?;
         Ok(MappedFilter {
             filter,

@@ -315,9 +315,6 @@ impl From<Seed> for SipSeed {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tightening(f64);
 
-// The value is never NaN.
-impl Eq for Tightening {}
-
 impl Tightening {
     /// The default ratio.
     pub const DEFAULT: Self = Self(0.5);

@@ -229,20 +229,17 @@ pub(crate) fn folded(shape: blocked::Shape, items: u64, computed: &mut u64) -> O
             ..shape.geometry
         };
         let (most, rate) = (shape.capacity / by, shape.rate);
-        if most >= items && geometry.keeps_counting(most, rate * (1.0 + rounding(geometry, most)), computed) {
-            return Some(blocked::Shape {
-                geometry,
-                capacity: most,
-                rate,
-            });
-        }
-        // A capacity that is a thousandth smaller is tried before the smallest one.
-        let capacities = [most - most / 1024, items];
-        let capacity = capacities
-            .into_iter()
-            .map(|capacity| capacity.max(items))
-            .find(|&capacity| geometry.keeps_counting(capacity, rate, computed))?;
-        let rate = geometry.rate(capacity);
+        let rounded = rate * (1.0 + rounding(geometry, most));
+        let (capacity, rate) = if most >= items && geometry.keeps_counting(most, rounded, computed) {
+            (most, rate)
+        } else {
+            // A capacity that is a thousandth smaller is tried before the smallest one.
+            let mut capacities = [most - most / 1024, items]
+                .map(|capacity| capacity.max(items))
+                .into_iter();
+            let capacity = capacities.find(|&capacity| geometry.keeps_counting(capacity, rate, computed))?;
+            (capacity, geometry.rate(capacity))
+        };
         Some(blocked::Shape {
             geometry,
             capacity,

@@ -149,9 +149,7 @@ impl Assembly {
 
     /// Prepares for the next chunk, of `length` bytes. The error says why it cannot be the next.
     pub fn next(&mut self, iterator: i64, length: u64) -> Result<(), &'static str> {
-        let end = iterator
-            .checked_sub(HEADER)
-            .and_then(|end| u64::try_from(end).ok());
+        let end = u64::try_from(iterator.saturating_sub(HEADER)).ok();
         let end = end.filter(|&end| end > self.end && length > 0);
         let end = end.ok_or("a chunk is not behind the one before it")?;
         let start = end.checked_sub(length).filter(|&start| start >= self.end);
@@ -167,11 +165,8 @@ impl Assembly {
     /// Sets the bits of the next piece of a chunk, whose place was checked.
     pub fn append(&mut self, piece: &[u8]) {
         let offset = self.end - self.begin;
-        let merged = self
-            .filter
-            .layers
-            .as_layered_mut()
-            .merge(self.layer, offset, piece);
+        let layers = self.filter.layers.as_layered_mut();
+        let merged = layers.merge(self.layer, offset, piece);
         debug_assert!(merged.is_ok(), "the chunk has its place");
         self.end += piece.len() as u64;
     }

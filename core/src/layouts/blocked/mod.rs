@@ -169,9 +169,7 @@ impl Rules for Blocked {
         self.error_rate.value()
     }
 
-    /// The rate of a layer that is not full takes some ten microseconds to compute. It is computed for the newest
-    /// [`MOST_ESTIMATED`] such layers. Older ones, which only merged filters and windows of very many slices have,
-    /// count as if they were full.
+    /// See [`Filter::estimated_error_rate`](crate::Filter::estimated_error_rate).
     fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
         let mut estimated = 0;
         compound(layers.map(|layer| {

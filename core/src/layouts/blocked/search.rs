@@ -104,12 +104,8 @@ impl<'a, K: Kernel> Search<'a, K> {
             && let Some(layer) = layers.next()
         {
             if let Some(next) = layers.peek() {
-                prefetch(
-                    next,
-                    next.line_prefetcher().only_first(),
-                    self.hashes,
-                    self.pending,
-                );
+                let lines = next.line_prefetcher().only_first();
+                prefetch(next, lines, self.hashes, self.pending);
             }
             let possible = self.possible_in(layer);
             prefetch(layer, layer.line_prefetcher(), self.hashes, possible);

@@ -314,25 +314,20 @@ impl Windowed {
             let capacity = sum(NewestFirst::of(alive).map(Layer::capacity));
             return Err(Error::Full { capacity });
         }
-        let (usual, left) = (
-            usual_rate(&self.rules, self.window),
-            rate_left(&self.rules, NewestFirst::of(alive)),
-        );
+        let usual = usual_rate(&self.rules, self.window);
+        let left = rate_left(&self.rules, NewestFirst::of(alive));
         let rate = if alive.len() <= self.window.slices().into() {
             usual.min(left)
         } else {
             left * FURTHER_PART
         };
         let first = Shape::sized(self.next_capacity(alive)?, rate);
-        let (count, arrays) = (NewestFirst::of(alive).count(), arrays_of(alive));
-        let before = Self::bytes_of(alive.len(), listed(alive), arrays);
-        let after = Self::bytes_of(
-            alive.len() + 1,
-            listed(alive),
-            arrays.saturating_add(first.bytes()),
-        );
+        let (lists, arrays) = (listed(alive), arrays_of(alive));
+        let with_it = arrays.saturating_add(first.bytes());
+        let before = Self::bytes_of(alive.len(), lists, arrays);
+        let after = Self::bytes_of(alive.len() + 1, lists, with_it);
         check_capacity(NewestFirst::of(alive), first)?;
-        ask(before, after, Some(count + 1), allowance)?;
+        ask(before, after, Some(NewestFirst::of(alive).count() + 1), allowance)?;
         let chain = Chain::new((self.rules.clone(), first), UNLIMITED)?;
         if expired == 0 {
             reserve_one(&mut self.slices)?;
@@ -357,11 +352,11 @@ impl Windowed {
         let mut counts = reserved(alive.len())?;
         counts.extend(alive.iter().map(|slice| slice.chain.items(0)));
         counts.sort_unstable();
-        let median = counts.get(counts.len().saturating_sub(1) / 2).copied();
-        Ok(capacity_for(
-            median.unwrap_or(0),
-            self.window.slice_capacity(self.capacity),
-        ))
+        let median = counts
+            .get(counts.len().saturating_sub(1) / 2)
+            .copied()
+            .unwrap_or(0);
+        Ok(capacity_for(median, self.window.slice_capacity(self.capacity)))
     }
 
     /// Inserts items of a block into the newest slice, of which no layer but perhaps the newest contains them. Returns
