@@ -3,10 +3,7 @@
 //! A layer that is folded by `d` is, bit for bit, the layer with the same items that was made with a `d`th of the
 //! lines, or of the bits. Each layer keeps the rate that it was made for, and so does the filter.
 //!
-//! In the blocked layout an item's line is number `⌊c · lines / 2^64⌋` of its partition, so with `d` times as many lines
-//! it is one of the `d` lines that begin with `d` times that number: `⌊⌊c · d · lines / 2^64⌋ / d⌋ = ⌊c · lines / 2^64⌋`.
-//! The bits within a line do not depend on the number of lines. So the OR of `d` neighbours is the line of a layer that
-//! was made smaller.
+//! docs/design.md says why that is so in the blocked layout, under "Folding".
 //!
 //! In RedisBloom's layout a probe is a number modulo the number of bits, and `(x mod d · m) mod m = x mod m`. So the OR
 //! of the `d` parts of a layer of `d · m` bits is a layer of `m` bits with the same items. RedisBloom takes it if its

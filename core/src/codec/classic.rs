@@ -1,8 +1,5 @@
 //! RedisBloom's formats: the RDB stream of a filter, and the header of its chunks.
 //! docs/design.md has their bytes, under "Stored bytes".
-//!
-//! [`classic`](crate::layouts::classic) explains the fields, and which of them follow from others. What follows from
-//! others is checked: a filter whose fields disagree would look for its items in the wrong places.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;

@@ -1,5 +1,6 @@
 //! Filters of any layout as stored bytes: a module for each layout, and the pieces of a dump. What is read is one whole,
-//! valid filter that fits into memory, or a [`DecodeError`].
+//! valid filter that fits into memory, or a [`DecodeError`]. A field that follows from others is checked: a filter whose
+//! fields disagree would look for its items in the wrong places, or for ever.
 
 pub(crate) mod blocked;
 pub mod chunks;

@@ -1,9 +1,5 @@
 //! valkey-bloom's formats: the RDB stream of a filter, the data of BF.LOAD, and a header for chunks.
 //! docs/design.md has their bytes, under "Stored bytes".
-//!
-//! [`valkey`](crate::layouts::valkey) explains the fields, and which of them follow from others. What follows from
-//! others is checked: a filter whose fields disagree would look for its items in the wrong places, or for
-//! ever.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
