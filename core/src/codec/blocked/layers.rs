@@ -16,7 +16,7 @@ use crate::layers::Layers;
 use crate::layouts::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::layouts::blocked::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
 use crate::layouts::blocked::{Blocked, Layer, Shape};
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
+use crate::params::{Capacity, Expansion, Growth, ROUNDING, Seed, Time, Window};
 
 /// The format version. In version 1 an item set other bits; a header of version 2 is [valkey-bloom's](super::super::valkey).
 pub const VERSION: u64 = 3;
@@ -151,20 +151,11 @@ fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
 
 /// A header that has been checked: no field can cause an overflow, or an allocation that has not been requested.
 struct Header {
-    seed: Seed,
-    error_rate: ErrorRate,
-    growth: Growth,
+    rules: Blocked,
     exceptions: u64,
-    window: Option<StoredWindow>,
+    /// A filter without slices, and those that it will have.
+    window: Option<(Windowed, Vec<StoredSlice>)>,
     layers: Vec<StoredLayer>,
-}
-
-struct StoredWindow {
-    window: Window,
-    capacity: Capacity,
-    newest_stamp: Time,
-    dropped_bytes: u64,
-    slices: Vec<StoredSlice>,
 }
 
 struct StoredSlice {
@@ -194,25 +185,24 @@ impl Header {
             (2, _, Ok(expansion)) => Growth::Growing(expansion),
             _ => return Err(DecodeError::Field("growth")),
         };
+        let rules = Blocked::new(error_rate, growth, seed);
         let (exceptions, seconds) = (u64::from(fields.u32()?), fields.u32()?);
         let window = if seconds > 0 {
             require(exceptions == 0, "exceptions")?;
             require(matches!(growth, Growth::Reserved(_)), "growth")?;
-            Some(StoredWindow::parse(seconds, &mut fields)?)
+            Some(parse_window(rules.clone(), seconds, &mut fields)?)
         } else {
             None
         };
         let wanted = match &window {
-            Some(window) => window.slices.iter().map(|slice| slice.layers).sum(),
+            Some((_, slices)) => slices.iter().map(|slice| slice.layers).sum(),
             None => layers.max(1),
         };
         let is_possible = window.is_none() || layers <= MOST_WINDOW_LAYERS;
         require(layers == wanted && is_possible, "layers")?;
         require(layers <= fields.0.len() / LAYER_BYTES, "header length")?;
         let mut header = Self {
-            seed,
-            error_rate,
-            growth,
+            rules,
             exceptions,
             window,
             layers: reserved(layers)?,
@@ -230,10 +220,10 @@ impl Header {
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
         require(sum(capacities) <= MOST_ITEMS, "capacity")?;
         let rates: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
-        let most = self.error_rate.value() * (1.0 + ROUNDING);
+        let most = self.rules.error_rate().value() * (1.0 + ROUNDING);
         require(rates <= most, "layer error rate")?;
         let mut layers = self.layers.iter();
-        for slice in self.window.iter().flat_map(|window| &window.slices) {
+        for slice in self.window.iter().flat_map(|(_, slices)| slices) {
             let mut older = layers.by_ref().take(slice.layers - 1);
             require(older.all(|layer| layer.items == layer.shape.capacity), "items")?;
             layers.next();
@@ -251,10 +241,10 @@ impl Header {
         require(self.window.is_none() || arrays <= MOST_DROPPED_BYTES, "lines")?;
         let bytes = match &self.window {
             None => Blocked::bytes(self.layers.len(), arrays),
-            Some(window) => {
-                let counts = window.slices.iter().map(|slice| slice.layers);
+            Some((_, slices)) => {
+                let counts = slices.iter().map(|slice| slice.layers);
                 let listed = counts.map(List::<Layer>::listed).sum();
-                Windowed::bytes_of(window.slices.len(), listed, arrays)
+                Windowed::bytes_of(slices.len(), listed, arrays)
             }
         };
         ask(0, bytes, None, allowance)?;
@@ -265,69 +255,63 @@ impl Header {
             }
             Ok::<_, DecodeError>(Chain::of_layers(rules, layers))
         };
-        let rules = Blocked::new(self.error_rate, self.growth, self.seed);
-        let Some(window) = self.window else {
-            return chain(rules, &self.layers).map(Layers::from);
+        let Some((mut windowed, slices)) = self.window else {
+            return chain(self.rules, &self.layers).map(Layers::from);
         };
-        let (mut slices, mut layers) = (reserved(window.slices.len())?, &self.layers[..]);
-        for slice in &window.slices {
+        windowed.slices = reserved(slices.len())?;
+        let mut layers = &self.layers[..];
+        for slice in slices {
             let (own, others) = layers.split_at(slice.layers);
             layers = others;
-            slices.push(Slice {
+            windowed.slices.push(Slice {
                 opens: slice.opens,
                 closes: slice.closes,
-                chain: chain(rules.clone(), own)?,
+                chain: chain(self.rules.clone(), own)?,
             });
         }
-        let mut windowed = Windowed::empty(rules, window.window, window.capacity);
-        windowed.slices = slices;
-        windowed.newest_stamp = window.newest_stamp;
-        windowed.dropped_bytes = window.dropped_bytes;
         Ok(windowed.into())
     }
 }
 
-impl StoredWindow {
-    /// Reads the window of `seconds`, and its slices.
-    fn parse(seconds: u32, fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
-        let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
-        let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
-        // With a window the seconds are 1 or more, so only the slices can be wrong.
-        let window = Window::new(seconds, slices, refresh > 0).map_err(|_| DecodeError::Field("slices"))?;
-        require(refresh <= 1, "refresh")?;
-        require(zeros == [0; 2], "reserved bytes")?;
-        let (stored, newest_stamp, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
-        let are_lines = dropped_bytes.is_multiple_of(LINE_BYTES);
-        require(are_lines && dropped_bytes <= MOST_DROPPED_BYTES, "dropped bytes")?;
-        require(stored <= MOST_SLICES, "slices")?;
-        let mut slices: Vec<StoredSlice> = reserved(stored)?;
-        let (mut opens, mut closes) = (0, 0);
-        for _ in 0..stored {
-            let before = (opens, closes);
-            (opens, closes) = (fields.u64()?, fields.u64()?);
-            let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
-            require(layers > 0 && zero == 0, "layers")?;
-            let longest = opens.saturating_add(window.slice_length());
-            let in_order = opens >= before.0 && closes >= before.1;
-            let times = opens..=longest.min(LATEST_STORED);
-            require(in_order && times.contains(&closes), "times")?;
-            slices.push(StoredSlice {
-                opens,
-                closes,
-                layers,
-            });
-        }
-        // The newest layer was made while the newest slice was open.
-        let latest = if stored > 0 { closes } else { LATEST_STORED };
-        require((opens..=latest).contains(&newest_stamp), "times")?;
-        Ok(Self {
-            window,
-            capacity,
-            newest_stamp,
-            dropped_bytes,
-            slices,
-        })
+/// Reads the window of `seconds`, and its slices.
+fn parse_window(
+    rules: Blocked,
+    seconds: u32,
+    fields: &mut Fields<'_>,
+) -> Result<(Windowed, Vec<StoredSlice>), DecodeError> {
+    let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
+    let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
+    // With a window the seconds are 1 or more, so only the slices can be wrong.
+    let window = Window::new(seconds, slices, refresh > 0).map_err(|_| DecodeError::Field("slices"))?;
+    require(refresh <= 1, "refresh")?;
+    require(zeros == [0; 2], "reserved bytes")?;
+    let (stored, newest_stamp, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
+    let are_lines = dropped_bytes.is_multiple_of(LINE_BYTES);
+    require(are_lines && dropped_bytes <= MOST_DROPPED_BYTES, "dropped bytes")?;
+    require(stored <= MOST_SLICES, "slices")?;
+    let mut slices: Vec<StoredSlice> = reserved(stored)?;
+    let (mut opens, mut closes) = (0, 0);
+    for _ in 0..stored {
+        let before = (opens, closes);
+        (opens, closes) = (fields.u64()?, fields.u64()?);
+        let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
+        require(layers > 0 && zero == 0, "layers")?;
+        let longest = opens.saturating_add(window.slice_length());
+        let in_order = opens >= before.0 && closes >= before.1;
+        let times = opens..=longest.min(LATEST_STORED);
+        require(in_order && times.contains(&closes), "times")?;
+        slices.push(StoredSlice {
+            opens,
+            closes,
+            layers,
+        });
     }
+    // The newest layer was made while the newest slice was open.
+    let latest = if stored > 0 { closes } else { LATEST_STORED };
+    require((opens..=latest).contains(&newest_stamp), "times")?;
+    let mut windowed = Windowed::empty(rules, window, capacity);
+    (windowed.newest_stamp, windowed.dropped_bytes) = (newest_stamp, dropped_bytes);
+    Ok((windowed, slices))
 }
 
 impl StoredLayer {
