@@ -80,11 +80,6 @@
 //! | [`builder`] | what programs without a server call |
 //! | `checks` | what only tests and fuzzing call; with the feature of that name |
 //!
-//! A layout is described by four traits. [`chain::Rules`]: how its filters hash and grow. [`chain::batch::Layer`]: how a
-//! layer is made, and what it does with items. [`chain::layered::Layered`]: what any filter's layers offer besides, which
-//! chains have from the first two. [`layouts::scattered::Scattered`]: what RedisBloom's and valkey-bloom's layouts do not
-//! share of their layers.
-//!
 //! What fails leaves nothing behind: after an error a filter, a list or an array is as it was before, unless its function
 //! says otherwise.
 //!

@@ -174,7 +174,7 @@ impl Filter {
         allowance: Allowance<'_>,
     ) -> Result<bool, SetError> {
         let own = combinable(self).map_err(|why| SetError::Destination { why })?;
-        let Alike { mut filters, chains } = Alike::of(sources, own)?;
+        let (mut filters, chains) = alike(sources, own)?;
         push(&mut filters, &*self)?;
         let exceptions = exceptions_of_union(self, &filters, allowance)?;
         let excepted = exceptions.as_ref().or(self.excepted()).map_or(0, Exceptions::len);
@@ -244,7 +244,7 @@ impl Filter {
     /// rate.
     pub fn intersection(sources: &[&Self], allowance: Allowance<'_>) -> Result<Self, SetError> {
         let first = first(sources)?;
-        let Alike { filters, chains } = Alike::of(sources, first)?;
+        let (filters, chains) = alike(sources, first)?;
         let only_shape = |filter: &&Self| match combinable(filter).map(Chain::layers) {
             Ok([layer]) => Some(layer.shape()),
             _ => None,
@@ -311,33 +311,28 @@ fn first<'a>(sources: &[&'a Filter]) -> Result<&'a Chain<Blocked>, SetError> {
     combinable(first).map_err(|why| SetError::Source { index: 0, why })
 }
 
-/// Filters that can be combined, each of them once, and their layers.
-struct Alike<'a> {
-    filters: Vec<&'a Filter>,
-    chains: Vec<&'a Chain<Blocked>>,
-}
-
-impl<'a> Alike<'a> {
-    /// Checks that `sources` can be combined with `first`.
-    fn of(sources: &[&'a Filter], first: &Chain<Blocked>) -> Result<Self, SetError> {
-        let (mut seen, mut filters, mut chains) = (HashSet::new(), Vec::new(), Vec::new());
-        for (index, &filter) in sources.iter().enumerate() {
-            if seen.contains(&std::ptr::from_ref(filter)) {
-                continue;
-            }
-            let bytes = (2 * (seen.len() + 1) * size_of::<usize>()) as u64;
-            let has_room = seen.try_reserve(1);
-            has_room.map_err(|_| Error::OutOfMemory { bytes })?;
-            seen.insert(std::ptr::from_ref(filter));
-            let refused = |why| SetError::Source { index, why };
-            let chain = combinable(filter).map_err(refused)?;
-            let seed = |chain: &Chain<Blocked>| chain.rules().secret().seed();
-            require(seed(chain) == seed(first), refused(Mismatch::Seed))?;
-            push(&mut filters, filter)?;
-            push(&mut chains, chain)?;
+/// Checks that `sources` can be combined with `first`. Returns each of them once, and their layers.
+fn alike<'a>(
+    sources: &[&'a Filter],
+    first: &Chain<Blocked>,
+) -> Result<(Vec<&'a Filter>, Vec<&'a Chain<Blocked>>), SetError> {
+    let (mut seen, mut filters, mut chains) = (HashSet::new(), Vec::new(), Vec::new());
+    for (index, &filter) in sources.iter().enumerate() {
+        if seen.contains(&std::ptr::from_ref(filter)) {
+            continue;
         }
-        Ok(Self { filters, chains })
+        let bytes = (2 * (seen.len() + 1) * size_of::<usize>()) as u64;
+        let has_room = seen.try_reserve(1);
+        has_room.map_err(|_| Error::OutOfMemory { bytes })?;
+        seen.insert(std::ptr::from_ref(filter));
+        let refused = |why| SetError::Source { index, why };
+        let chain = combinable(filter).map_err(refused)?;
+        let seed = |chain: &Chain<Blocked>| chain.rules().secret().seed();
+        require(seed(chain) == seed(first), refused(Mismatch::Seed))?;
+        push(&mut filters, filter)?;
+        push(&mut chains, chain)?;
     }
+    Ok((filters, chains))
 }
 
 /// The exceptions of a union that becomes `destination`, which is one of `filters`; `None` if it has these exceptions

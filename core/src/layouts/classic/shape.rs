@@ -2,6 +2,7 @@
 
 use super::Options;
 use crate::bits::array::BitArray;
+use crate::chain::batch::Layer as _;
 use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
@@ -168,18 +169,18 @@ impl Scattered for Kept {
     }
 
     fn shape_of(layer: &Layer) -> Shape {
-        let (made, kept) = layer.made();
+        let (bytes, kept) = (layer.bytes(), layer.own);
         Shape {
-            capacity: made.capacity,
-            error_rate: made.error_rate,
+            capacity: layer.capacity,
+            error_rate: layer.error_rate,
             bits_per_item: f64::from_ne_bytes(kept.bits_per_item),
             bits: if kept.counts_all_bits {
-                made.bytes.saturating_mul(8)
+                bytes.saturating_mul(8)
             } else {
-                made.modulus
+                layer.modulus.value()
             },
-            bytes: made.bytes,
-            probes: made.probes,
+            bytes,
+            probes: layer.probes.into(),
             n2: kept.n2,
         }
     }

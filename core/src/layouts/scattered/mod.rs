@@ -59,14 +59,14 @@ pub(crate) struct Made {
 pub struct Layer<S> {
     /// Whole words: the head, the bits, and padding that is never set.
     pub(crate) words: BitArray<u64>,
-    modulus: Modulus,
+    pub(crate) modulus: Modulus,
     pub(crate) items: u64,
-    capacity: u64,
-    error_rate: f64,
-    probes: u16,
+    pub(crate) capacity: u64,
+    pub(crate) error_rate: f64,
+    pub(crate) probes: u16,
     /// Bytes of the array after the bits.
     padding: u8,
-    own: S,
+    pub(crate) own: S,
 }
 
 impl<S: Scattered> Layer<S> {
@@ -83,17 +83,6 @@ impl<S: Scattered> Layer<S> {
             padding: padding as u8,
             own,
         }
-    }
-
-    pub(crate) fn made(&self) -> (Made, S) {
-        let made = Made {
-            capacity: self.capacity,
-            error_rate: self.error_rate,
-            probes: self.probes.into(),
-            modulus: self.modulus.value(),
-            bytes: self.stored_bytes().len() as u64 - S::HEAD,
-        };
-        (made, self.own)
     }
 
     /// The head and the bits.

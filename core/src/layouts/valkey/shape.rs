@@ -1,6 +1,7 @@
 //! A layer in valkey-bloom's layout: its size, its memory, and where an item's bits are.
 
 use crate::bits::array::BitArray;
+use crate::chain::batch::Layer as _;
 use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
@@ -149,12 +150,11 @@ impl Scattered for Headed {
     }
 
     fn shape_of(layer: &Layer) -> Shape {
-        let (made, Headed) = layer.made();
         Shape {
-            capacity: made.capacity,
-            error_rate: made.error_rate,
-            bytes: made.bytes,
-            probes: made.probes,
+            capacity: layer.capacity,
+            error_rate: layer.error_rate,
+            bytes: layer.bytes(),
+            probes: layer.probes.into(),
             seed: SipSeed(bytemuck::pod_read_unaligned(
                 &layer.stored_bytes()[13..HEAD_BYTES],
             )),
