@@ -1,7 +1,7 @@
 //! The layers of a filter in any layout.
 //!
 //! [`filter`](crate::filter) matches them for queries and additions, so that the layout's own code is inlined there. All
-//! other calls go through [`Layered`].
+//! other calls go through `Layered`.
 
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::Chain;

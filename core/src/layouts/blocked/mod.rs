@@ -1,6 +1,6 @@
 //! The blocked layout, this project's own: an item's probes lie within a few lines of 64 bytes.
 //!
-//! [`sizing`] has the theory and the sizes, [`layer`] the choice of an item's lines, `search` the lookup of
+//! `sizing` has the theory and the sizes, `layer` the choice of an item's lines, `search` the lookup of
 //! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
 //! how much of the error budget it gets. [`window`] has the filters that forget.
 

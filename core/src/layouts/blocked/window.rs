@@ -105,7 +105,7 @@ impl Windowed {
         }
     }
 
-    /// Bytes of a filter with this number of slices, which have `listed` layers in [lists](List::listed), and whose bit
+    /// Bytes of a filter with this number of slices, which have `listed` layers in lists, and whose bit
     /// arrays have `arrays` bytes.
     pub fn bytes_of(slices: usize, listed: usize, arrays: u64) -> u64 {
         let own = size_of::<Self>() + slices * size_of::<Slice>() + listed * size_of::<Layer>();
