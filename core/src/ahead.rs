@@ -25,7 +25,6 @@ thread_local! {
 }
 
 /// How the filter of the previous command hashes an item, and where its layers look for it.
-#[derive(Debug)]
 struct Last {
     /// A copy of the key. Sharing it would keep alive memory that filters own.
     key: HashKey,

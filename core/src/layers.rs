@@ -104,12 +104,6 @@ impl Layers {
         }
     }
 
-    /// [`Filter::bytes`](crate::Filter::bytes) of a filter with these layers and no exceptions.
-    pub fn bytes(&self) -> u64 {
-        let layers = self.as_layered();
-        layers.bytes(layers.count())
-    }
-
     /// The rules of the blocked layout, with or without a window.
     #[inline]
     pub fn blocked(&self) -> Option<&Blocked> {

@@ -100,7 +100,6 @@ pub fn unless_unsupported(synced: io::Result<()>) -> io::Result<()> {
 }
 
 /// Writes to a file by way of `inner`, and leaves holes in a new file where only zeros are written.
-#[derive(Debug)]
 pub struct WithHoles<'a, W> {
     file: &'a File,
     inner: W,

@@ -353,7 +353,8 @@ fn exceptions_of_union(
     if held.all(stays) && all.all(|hash| is_held(hash) || !stays(hash)) {
         return Ok(None);
     }
-    exceptions_of(filters, destination.layers.bytes(), allowance, stays).map(Some)
+    let layers = destination.layers.as_layered();
+    exceptions_of(filters, layers.bytes(layers.count()), allowance, stays).map(Some)
 }
 
 /// The exceptions of all `filters` for which `stays` holds, in a filter whose layers have `layers` bytes. Their number

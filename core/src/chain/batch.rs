@@ -263,12 +263,10 @@ pub fn any_contains<'a, L: Layer + 'a>(layers: impl Iterator<Item = &'a L> + Clo
 }
 
 /// Tests which of `items` any of several layers contains, and reports the answers block by block.
-pub struct ContainsMany<'h, L, H, I, F> {
+pub(crate) struct ContainsMany<'h, L, H, I, F> {
     /// The layers, newest first.
     pub layers: L,
-    /// Their hash function.
     pub hasher: &'h H,
-    /// The items to look up.
     pub items: I,
     /// Called for each block with the items that were found.
     pub found: F,
@@ -306,12 +304,10 @@ where
 }
 
 /// Adds one item to a chain; true if it is new.
-pub struct AddOne<'a, L, G> {
+pub(crate) struct AddOne<'a, L, G> {
     /// All layers, oldest first; never empty.
     pub layers: &'a mut List<L>,
-    /// The item's hash.
     pub hash: ItemHash,
-    /// Appends a layer.
     pub grow: G,
 }
 
@@ -329,16 +325,13 @@ impl<L: Layer, G: FnMut(&mut List<L>) -> Result<(), Error>> Work for AddOne<'_, 
 
 /// Adds `items` to a chain in order, and reports block by block which are new. Stops at the first item for
 /// which the chain has no room and cannot grow; the items before it have been added.
-pub struct AddMany<'a, L, H, I, F, G> {
+pub(crate) struct AddMany<'a, L, H, I, F, G> {
     /// All layers, oldest first; never empty.
     pub layers: &'a mut List<L>,
-    /// The chain's hash function.
     pub hasher: &'a H,
-    /// The items to add.
     pub items: I,
     /// Called for each block with the outcome.
     pub added: F,
-    /// Appends a layer.
     pub grow: G,
 }
 

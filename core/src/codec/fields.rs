@@ -4,7 +4,6 @@
 use super::stream::Array;
 use crate::bits::array::{BitArray, is_sparse};
 use crate::error::{self, Error};
-use crate::params::ErrorRate;
 
 /// Why stored bytes are no filter. Nothing is left behind.
 ///
@@ -113,14 +112,6 @@ impl Fields<'_> {
 
     pub(crate) fn f64(&mut self) -> Result<f64, DecodeError> {
         self.take().map(f64::from_le_bytes)
-    }
-
-    /// Reads the next double, the error rate of a blocked filter.
-    pub(crate) fn error_rate(&mut self) -> Result<ErrorRate, DecodeError> {
-        let rate = self.f64()?;
-        let used = ErrorRate::new(rate).ok();
-        used.filter(|used| used.value() == rate)
-            .ok_or(DecodeError::Field("error rate"))
     }
 }
 

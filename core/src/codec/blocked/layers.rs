@@ -16,7 +16,7 @@ use crate::layers::Layers;
 use crate::layouts::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::layouts::blocked::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
 use crate::layouts::blocked::{Blocked, Layer, Shape};
-use crate::params::{Capacity, Expansion, Growth, ROUNDING, Seed, Time, Window};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 
 /// The format version. In version 1 an item set other bits; a header of version 2 is [valkey-bloom's](super::super::valkey).
 pub const VERSION: u64 = 3;
@@ -177,7 +177,9 @@ impl Header {
         require(fields.take()? == MAGIC, "magic")?;
         require(fields.u32()? == 0, "zero")?;
         let (layers, seed) = (fields.u32()? as usize, Seed(fields.u64()?));
-        let error_rate = fields.error_rate()?;
+        let rate = fields.f64()?;
+        let error_rate = ErrorRate::new(rate).map_err(|_| DecodeError::Field("error rate"))?;
+        require(error_rate.value() == rate, "error rate")?;
         let (growth, expansion) = (fields.u32()?, fields.u32()?);
         let growth = match (growth, expansion, Expansion::new(expansion)) {
             (0, 0, _) => Growth::Fixed,
