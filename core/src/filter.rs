@@ -136,7 +136,7 @@ impl Filter {
         let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.bytes(), item.known(), None),
+            None => self.contains_otherwise(item.bytes(), item.known, None),
         }
     }
 
@@ -157,7 +157,7 @@ impl Filter {
         let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.bytes(), item.known(), Some(now)),
+            None => self.contains_otherwise(item.bytes(), item.known, Some(now)),
         }
     }
 
@@ -483,7 +483,7 @@ impl Filter {
         let item = item.into();
         match self.plain_mut() {
             Some(chain) => chain.add(item, allowance),
-            None => self.add_otherwise(item.bytes(), item.known(), now, allowance),
+            None => self.add_otherwise(item.bytes(), item.known, now, allowance),
         }
     }
 

@@ -23,21 +23,16 @@ pub struct ItemHash {
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     bytes: &'a [u8],
-    hashed: Option<(Seed, ItemHash)>,
+    /// The hash that was computed ahead, and its seed.
+    pub(crate) known: Option<(Seed, ItemHash)>,
 }
 
 #[cfg_attr(docsrs, doc(hidden))]
 impl<'a> Item<'a> {
     /// An item with its hash under a seed, if that is known.
     #[inline(always)]
-    pub(crate) fn new(bytes: &'a [u8], hashed: Option<(Seed, ItemHash)>) -> Self {
-        Self { bytes, hashed }
-    }
-
-    /// The hash that was computed ahead, and its seed.
-    #[inline(always)]
-    pub(crate) fn known(self) -> Option<(Seed, ItemHash)> {
-        self.hashed
+    pub(crate) fn new(bytes: &'a [u8], known: Option<(Seed, ItemHash)>) -> Self {
+        Self { bytes, known }
     }
 
     /// The item's bytes.

@@ -72,12 +72,12 @@
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`layers`] | the layers of a filter in any layout |
 //! | [`filter`] | a filter of any layout, and its figures |
-//! | [`sets`], [`shrinking`] | filters combined; filters folded to the size that their items need |
+//! | [`sets`], `shrinking` | filters combined; filters folded to the size that their items need |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back: a file for the formats of each layout, and the pieces of a dump |
 //! | [`saving`], [`mod@file`], [`mapped`] | a file that is replaced as a whole; a filter as a file, `.bloom`, that is read or mapped |
-//! | [`builder`] | what programs without a server call |
+//! | `builder` | what programs without a server call |
 //! | `checks` | what only tests and fuzzing call; with the feature of that name |
 //!
 //! What fails leaves nothing behind: after an error a filter, a list or an array is as it was before, unless its function
@@ -96,8 +96,7 @@
 pub mod ahead;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod bits;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod builder;
+mod builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod chain;
 #[cfg(any(test, feature = "checks"))]
@@ -130,8 +129,7 @@ pub mod saving;
 mod serde;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod sets;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod shrinking;
+mod shrinking;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod spec;
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::{Cursor, Write as _};
 
 use crate::bits::array::all_zero;
-use crate::bits::combine::{is_within, union_ones};
+use crate::bits::combine::{PIECE, is_within, union_ones};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{FILTER_BYTES, ask, listed, push, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
@@ -31,9 +31,6 @@ pub const MOST_ASKED: u64 = 1 << 23;
 /// How many pairs of layers are compared at most to find those of which one has all bits of the other: some 0.1 s for a
 /// call. Beyond them a layer that has nothing new is united or appended like any other.
 const MOST_COMPARED: usize = 1 << 20;
-
-/// Bytes that are compared first.
-const PIECE: usize = 512;
 
 /// How many layers that contain a layer's first bits are compared with it as a whole.
 const MOST_COMPARED_AS_A_WHOLE: usize = 4;

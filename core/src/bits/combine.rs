@@ -13,7 +13,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 const TILE: usize = 16 << 10;
 
 /// Bytes that [`is_within`] compares before it looks at the result, about as many as are read at once anyway.
-const PIECE: usize = 512;
+pub(crate) const PIECE: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {

@@ -1,7 +1,4 @@
 //! What the layers of any filter offer besides queries and additions: figures, and their bits as bytes.
-//!
-//! Callers use [`Layered`], whatever the layout is. Chains have it from their [`Rules`]; filters with a window implement
-//! it themselves.
 
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;

@@ -323,24 +323,18 @@ impl LinePrefetcher {
 
     /// Limits prefetching to the first line of each item.
     #[inline(always)]
-    pub(super) fn only_first(self) -> Self {
+    pub(crate) fn only_first(self) -> Self {
         Self {
             placement: self.placement.only(1),
             ..self
         }
-    }
-
-    /// Prefetches the first line of an item.
-    #[inline(always)]
-    pub fn prefetch_first(self, hash: ItemHash) {
-        prefetch_address(self.start.wrapping_add(self.placement.first(hash).line));
     }
 }
 
 impl Prefetch for LinePrefetcher {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
-        self.prefetch_first(hash);
+        prefetch_address(self.start.wrapping_add(self.placement.first(hash).line));
         for place in self.placement.others(hash) {
             prefetch_address(self.start.wrapping_add(place.line));
         }

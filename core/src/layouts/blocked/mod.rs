@@ -204,7 +204,7 @@ impl Hasher for Secret {
 
     #[inline(always)]
     fn known(&self, item: Item<'_>) -> Option<ItemHash> {
-        let (under, hash) = item.known()?;
+        let (under, hash) = item.known?;
         (under == self.seed()).then_some(hash)
     }
 }
