@@ -25,7 +25,6 @@ thread_local! {
 }
 
 /// How the filter of the previous command hashes an item, and where its layers look for it.
-#[derive(Debug)]
 struct Last {
     /// A copy of the key. Sharing it would keep alive memory that filters own.
     key: HashKey,
@@ -45,9 +44,9 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
         if let [newest, older @ ..] = &last.lines[..last.layers.min(LAYERS)] {
             newest.prefetch(hash);
             // If an older layer does not hold the item, its first line is mostly enough to see that.
-            older.iter().for_each(|lines| lines.prefetch_first(hash));
+            older.iter().for_each(|lines| lines.only_first().prefetch(hash));
         }
-        Item::hashed(bytes, last.key.seed(), hash)
+        Item::new(bytes, Some((last.key.seed(), hash)))
     })
 }
 

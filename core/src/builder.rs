@@ -1,7 +1,4 @@
 //! Filters for programs: made with a [`Builder`], filled and queried without a limit on memory.
-//!
-//! A server passes an [`Allowance`](crate::Allowance) with each call, because its users share its memory. The methods
-//! here pass none.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;

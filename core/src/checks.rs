@@ -10,6 +10,7 @@ use crate::chain::batch::Layer;
 use crate::chain::demand::reserved;
 use crate::codec::DecodeError;
 use crate::codec::stream::{Array, Sink, Source};
+use crate::error::require;
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS};
 use crate::item::ItemHash;
 use crate::layers::Layers;
@@ -18,9 +19,9 @@ use crate::layouts::blocked::window::Windowed;
 use crate::layouts::blocked::{self, Blocked};
 use crate::layouts::classic::Classic;
 use crate::layouts::valkey::Valkey;
-use crate::params::{Growth, ROUNDING};
+use crate::params::{Expansion, Growth, ROUNDING};
 
-/// A broken invariant. `layer` counts from the oldest.
+/// A broken invariant, with the index of its layer or slice, from the oldest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Invalid {
     /// There is no layer.
@@ -28,32 +29,17 @@ pub enum Invalid {
     /// A filter that may not grow has more than one layer.
     GrownFixed,
     /// The geometry has values out of range, or the bit array has another size.
-    Geometry {
-        /// Index of the layer.
-        layer: usize,
-    },
+    Geometry(usize),
     /// The layer counts more items than it is made for.
-    Items {
-        /// Index of the layer.
-        layer: usize,
-    },
+    Items(usize),
     /// The layer has room left although there is a newer one.
-    NotFull {
-        /// Index of the layer.
-        layer: usize,
-    },
+    NotFull(usize),
     /// The set of exceptions is empty or too large, miscounts them, or does not find what it stores.
     Exceptions,
     /// In a window, the times of this slice are out of order, or later than those of the next.
-    Times {
-        /// Index of the slice.
-        slice: usize,
-    },
+    Times(usize),
     /// The capacity is not that of the layer before it times the expansion.
-    Capacity {
-        /// Index of the layer.
-        layer: usize,
-    },
+    Capacity(usize),
     /// The layer's count of set bits is wrong.
     BitsSet {
         /// Index of the layer.
@@ -66,22 +52,13 @@ pub enum Invalid {
     /// The number of set bits is impossible for the number of items: each item sets at least one bit, and
     /// each probe at most one. This is reported only if nothing else is wrong. A filter whose chunks are
     /// still being loaded has fewer bits, and one loaded from foreign bytes may have any number.
-    Fill {
-        /// Index of the layer.
-        layer: usize,
-    },
-    /// The layers' rates add up to more than the filter's.
-    Budget {
-        /// Sum of the layers' rates.
-        sum: f64,
-    },
+    Fill(usize),
+    /// The layers' rates add up to this, more than the filter's.
+    Budget(f64),
 }
 
 impl Filter {
     /// Checks every invariant, reading all bits.
-    ///
-    /// # Errors
-    /// The first [`Invalid`] found.
     pub fn validate(&self) -> Result<(), Invalid> {
         if let Layers::Blocked(chain, _) = &self.layers {
             check_growth(chain)?;
@@ -91,14 +68,9 @@ impl Filter {
 
     /// Checks the invariants of a filter whose layers may come from several filters, as a union's do: that
     /// they follow from one another is not required.
-    ///
-    /// # Errors
-    /// The first [`Invalid`] found.
     pub fn validate_composed(&self) -> Result<(), Invalid> {
         self.excepted().map_or(Ok(()), check_exceptions)?;
-        if self.layers() == 0 && self.window().is_none() {
-            return Err(Invalid::NoLayer);
-        }
+        require(self.layers() > 0 || self.window().is_some(), Invalid::NoLayer)?;
         match &self.layers {
             Layers::Blocked(chain, _) => {
                 let layers = || chain.layers().iter();
@@ -118,11 +90,8 @@ fn check_exceptions(exceptions: &Exceptions) -> Result<(), Invalid> {
     let sound = exceptions
         .hashes()
         .all(|hash| exceptions.has(hash) && hash != ItemHash::default());
-    if sound && (1..=MOST_EXCEPTIONS).contains(&count) && count == exceptions.len() {
-        Ok(())
-    } else {
-        Err(Invalid::Exceptions)
-    }
+    let is_counted = (1..=MOST_EXCEPTIONS).contains(&count) && count == exceptions.len();
+    require(sound && is_counted, Invalid::Exceptions)
 }
 
 /// Checks the counts of a layer in any layout: its items and its set bits.
@@ -130,38 +99,31 @@ fn check_counts<U>(index: usize, layer: &impl Layer, bits: &BitArray<U>) -> Resu
 where
     U: Zeroable + NoUninit + AnyBitPattern,
 {
-    if layer.capacity() == 0 || layer.items() > layer.capacity() {
-        return Err(Invalid::Items { layer: index });
-    }
+    let has_room = layer.capacity() > 0 && layer.items() <= layer.capacity();
+    require(has_room, Invalid::Items(index))?;
     let (counted, recounted) = (bits.ones(), bits.bits().count_ones() as u64);
-    if counted != recounted {
-        return Err(Invalid::BitsSet {
-            layer: index,
-            counted,
-            recounted,
-        });
-    }
-    Ok(())
+    let wrong = Invalid::BitsSet {
+        layer: index,
+        counted,
+        recounted,
+    };
+    require(counted == recounted, wrong)
 }
 
 fn check_windowed(windowed: &Windowed) -> Result<(), Invalid> {
     for (index, pair) in windowed.slices.windows(2).enumerate() {
-        if pair[0].opens > pair[1].opens || pair[0].closes > pair[1].closes {
-            return Err(Invalid::Times { slice: index });
-        }
+        let in_order = pair[0].opens <= pair[1].opens && pair[0].closes <= pair[1].closes;
+        require(in_order, Invalid::Times(index))?;
     }
     check_each(windowed.layers())?;
     let mut before = 0;
     for (index, slice) in windowed.slices.iter().enumerate() {
         let layers = slice.layers();
-        if slice.opens > slice.closes || layers.is_empty() {
-            return Err(Invalid::Times { slice: index });
-        }
+        let is_sound = slice.opens <= slice.closes && !layers.is_empty();
+        require(is_sound, Invalid::Times(index))?;
         let not_full = |layer: &blocked::Layer| layer.items() < layer.capacity();
         if let Some(layer) = layers[..layers.len() - 1].iter().position(not_full) {
-            return Err(Invalid::NotFull {
-                layer: before + layer,
-            });
+            return Err(Invalid::NotFull(before + layer));
         }
         before += layers.len();
     }
@@ -171,38 +133,28 @@ fn check_windowed(windowed: &Windowed) -> Result<(), Invalid> {
 
 fn check_classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
     let (layers, rules) = (chain.layers(), chain.rules());
-    if !rules.scales() && layers.len() > 1 {
-        return Err(Invalid::GrownFixed);
-    }
+    require(rules.scales() || layers.len() == 1, Invalid::GrownFixed)?;
     for (index, layer) in layers.iter().enumerate() {
         let shape = layer.shape();
-        if shape.check(rules.options()).is_err() || layer.array().len() as u64 != shape.bytes {
-            return Err(Invalid::Geometry { layer: index });
-        }
-        check_counts(index, layer, layer.words())?;
+        let fits = shape.check(rules.options()).is_ok() && layer.array().len() as u64 == shape.bytes;
+        require(fits, Invalid::Geometry(index))?;
+        check_counts(index, layer, &layer.words)?;
     }
     Ok(())
 }
 
 fn check_valkey(chain: &Chain<Valkey>) -> Result<(), Invalid> {
     let (layers, rules) = (chain.layers(), chain.rules());
-    if rules.expansion() == 0 && layers.len() > 1 {
-        return Err(Invalid::GrownFixed);
-    }
+    require(rules.expansion() > 0 || layers.len() == 1, Invalid::GrownFixed)?;
     let mut expected = Some(layers[0].capacity());
     for (index, layer) in layers.iter().enumerate() {
         let shape = layer.shape();
-        if expected != Some(shape.capacity) {
-            return Err(Invalid::Capacity { layer: index });
-        }
-        if shape.check().is_err() || shape.seed != rules.seed() || Some(shape.error_rate) != rules.rate(index)
-        {
-            return Err(Invalid::Geometry { layer: index });
-        }
-        if index + 1 < layers.len() && layer.items() < layer.capacity() {
-            return Err(Invalid::NotFull { layer: index });
-        }
-        check_counts(index, layer, layer.words())?;
+        require(expected == Some(shape.capacity), Invalid::Capacity(index))?;
+        let follows = shape.seed == rules.seed() && Some(shape.error_rate) == rules.rate(index);
+        require(shape.check().is_ok() && follows, Invalid::Geometry(index))?;
+        let is_full = layer.items() >= layer.capacity();
+        require(is_full || index + 1 == layers.len(), Invalid::NotFull(index))?;
+        check_counts(index, layer, &layer.words)?;
         expected = rules.layer(index + 1, shape.capacity).map(|next| next.capacity);
     }
     Ok(())
@@ -212,56 +164,44 @@ fn check_valkey(chain: &Chain<Valkey>) -> Result<(), Invalid> {
 /// of the one before times the expansion.
 fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     let (layers, growth) = (chain.layers(), chain.rules().growth());
-    if growth == Growth::Fixed && layers.len() > 1 {
-        return Err(Invalid::GrownFixed);
-    }
-    if let Some(expansion) = growth.expansion() {
-        for (index, pair) in layers.windows(2).enumerate() {
-            if pair[0].items() < pair[0].capacity() {
-                return Err(Invalid::NotFull { layer: index });
-            }
-            if pair[1].capacity() != pair[0].capacity().saturating_mul(u64::from(expansion.factor())) {
-                return Err(Invalid::Capacity { layer: index + 1 });
-            }
-        }
+    require(growth != Growth::Fixed || layers.len() <= 1, Invalid::GrownFixed)?;
+    let factor = growth.expansion().map_or(1, Expansion::factor);
+    for (index, pair) in layers.windows(2).enumerate() {
+        require(pair[0].items() >= pair[0].capacity(), Invalid::NotFull(index))?;
+        let grown = pair[0].capacity().saturating_mul(factor.into());
+        require(pair[1].capacity() == grown, Invalid::Capacity(index + 1))?;
     }
     Ok(())
 }
 
 /// Checks that layers have as many bits as their items set.
 fn check_fill<'a>(mut layers: impl Iterator<Item = &'a blocked::Layer>) -> Result<(), Invalid> {
-    let wrong = layers.position(|layer| !is_filled_by_its_items(layer));
-    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
+    let is_wrong = |layer: &blocked::Layer| {
+        let (geometry, items) = (layer.shape().geometry, layer.items());
+        let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
+        !(items..=items.saturating_mul(probes)).contains(&layer.ones())
+    };
+    let wrong = layers.position(is_wrong);
+    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill(layer)))
 }
 
 /// Checks that the layers keep the filter's rate.
 fn check_rate<'a>(layers: impl Iterator<Item = &'a blocked::Layer>, rules: &Blocked) -> Result<(), Invalid> {
     let sum: f64 = layers.map(|layer| layer.shape().rate).sum();
-    if !(0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
-        return Err(Invalid::Budget { sum });
-    }
-    Ok(())
+    let most = rules.error_rate().value() * (1.0 + ROUNDING);
+    require((0.0..=most).contains(&sum), Invalid::Budget(sum))
 }
 
 /// Checks each layer by itself, regardless of the others.
 fn check_each<'a>(layers: impl Iterator<Item = &'a blocked::Layer>) -> Result<(), Invalid> {
     for (index, layer) in layers.enumerate() {
         let (bits, geometry) = (layer.bits(), layer.shape().geometry);
-        if !PROBES.contains(&geometry.probes)
-            || geometry.lines == 0
-            || bits.bytes().len() as u64 != geometry.bytes()
-        {
-            return Err(Invalid::Geometry { layer: index });
-        }
+        let is_possible = PROBES.contains(&geometry.probes) && geometry.lines > 0;
+        let fits = bits.bytes().len() as u64 == geometry.bytes();
+        require(is_possible && fits, Invalid::Geometry(index))?;
         check_counts(index, layer, bits)?;
     }
     Ok(())
-}
-
-fn is_filled_by_its_items(layer: &blocked::Layer) -> bool {
-    let (geometry, items) = (layer.shape().geometry, layer.items());
-    let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
-    (items..=items.saturating_mul(probes)).contains(&layer.bits().ones())
 }
 
 /// One value of a stream.

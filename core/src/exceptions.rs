@@ -97,7 +97,6 @@ fn number(ItemHash { low, high }: ItemHash) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// The hash that a number stands for.
 fn hash_of(number: u128) -> ItemHash {
     ItemHash {
         low: number as u64,
@@ -146,17 +145,8 @@ pub(crate) fn ask_for(count: usize, layers: u64, allowance: Allowance<'_>) -> Re
 #[derive(Default)]
 pub struct Exceptions(HashSet<u128, Key>);
 
-impl std::fmt::Debug for Exceptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Exceptions({})", self.len())
-    }
-}
-
 impl Exceptions {
     /// An empty set with room for `count` hashes.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
     pub fn with_room_for(count: usize) -> Result<Self, Error> {
         let (mut set, buckets) = (HashSet::default(), buckets(count));
         // Any number above 3/4 of the buckets makes this many of them.
@@ -222,9 +212,6 @@ impl Exceptions {
     }
 
     /// Makes room for `more` hashes, in a filter whose layers have `layers` bytes.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing changed.
     pub fn make_room_for(&mut self, more: usize, layers: u64, allowance: Allowance<'_>) -> Result<(), Error> {
         if !self.has_room_for(more) {
             let count = self.len().saturating_add(more);
@@ -246,9 +233,6 @@ impl Exceptions {
     }
 
     /// An equal set with memory of its own, and room for `count` hashes in total.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
     pub fn copy_with_room_for(&self, count: usize) -> Result<Self, Error> {
         let mut copy = Self::with_room_for(count.max(self.len()))?;
         copy.0.extend(&self.0);
@@ -261,9 +245,6 @@ impl Exceptions {
     }
 
     /// The hashes as numbers, in ascending order.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
     pub fn sorted(&self) -> Result<Vec<u128>, Error> {
         let mut sorted = listed(self.0.iter().copied())?;
         sorted.sort_unstable();
@@ -279,9 +260,6 @@ pub fn contains(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, item: I
 
 /// Adds items to layers of the blocked layout, and removes them from the exceptions; see
 /// [`Filter::add_blocks`](crate::Filter::add_blocks).
-///
-/// # Errors
-/// The errors of growth. The items before the one that failed are in.
 pub fn add_blocks(
     chain: &mut Chain<Blocked>,
     exceptions: &mut Exceptions,
@@ -303,9 +281,6 @@ pub fn add_blocks(
 }
 
 /// Excepts the items that layers of the blocked layout contain, and reports them to `excepted` block by block.
-///
-/// # Errors
-/// [`ExceptError`]; nothing changed.
 pub fn except<'a>(
     chain: &Chain<Blocked>,
     exceptions: &mut Exceptions,

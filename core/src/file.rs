@@ -334,7 +334,6 @@ fn too_large(bytes: u64) -> FileError {
     FileError::TooLarge { bytes }
 }
 
-/// The head of a file.
 pub(crate) struct Head {
     bytes: [u8; HEAD],
     /// Bytes of the header.
@@ -361,16 +360,12 @@ impl Head {
 
     /// Reads a head.
     pub fn of(bytes: &[u8; HEAD]) -> Result<Self, FileError> {
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |number, &byte| number << 8 | u64::from(byte))
-        };
         require(bytes[..8] == MAGIC, FileError::Magic)?;
-        let (version, header) = (number(&bytes[8..12]) as u32, number(&bytes[16..24]));
-        let is_known =
-            version == VERSION && number(&bytes[12..16]) == 0 && bytes[24..Self::FIELDS] == [0; 24];
+        let (version, header): (u32, u64) = (
+            bytemuck::pod_read_unaligned(&bytes[8..12]),
+            bytemuck::pod_read_unaligned(&bytes[16..24]),
+        );
+        let is_known = version == VERSION && bytes[12..16] == [0; 4] && bytes[24..Self::FIELDS] == [0; 24];
         require(is_known, FileError::Version(version))?;
         let bytes = *bytes;
         Ok(Self { bytes, header })
@@ -416,14 +411,12 @@ impl Places {
         multiple(self.end, HEAD as u64)
     }
 
-    /// Bytes of the file.
     fn file(&self) -> u64 {
         let checksums = self.checksums().div_ceil(PIECE) * 16;
         self.checksums().saturating_add(checksums + MAGIC.len() as u64)
     }
 }
 
-/// The next multiple of `unit`.
 fn multiple(number: u64, unit: u64) -> u64 {
     number.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
@@ -527,7 +520,6 @@ impl<R: Read> Stream<R> {
         Ok(())
     }
 
-    /// Reads the header.
     fn header(&mut self, head: &Head, most: u64) -> Result<Vec<u8>, FileError> {
         // A header is never larger than its filter. Whether the file has so many bytes tells a filter that is too large
         // from a length that is wrong; what is looked at for that is not kept.

@@ -136,7 +136,7 @@ impl Filter {
         let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.bytes(), item.known(), None),
+            None => self.contains_otherwise(item.bytes(), item.known, None),
         }
     }
 
@@ -157,7 +157,7 @@ impl Filter {
         let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.bytes(), item.known(), Some(now)),
+            None => self.contains_otherwise(item.bytes(), item.known, Some(now)),
         }
     }
 
@@ -404,10 +404,6 @@ impl<T: AsRef<[u8]>> Extend<T> for Filter {
 #[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
     /// Makes an empty filter. Programs have [`Filter::builder`].
-    ///
-    /// # Errors
-    /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
-    /// behind.
     #[doc(hidden)]
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
         match spec {
@@ -433,10 +429,8 @@ impl Filter {
     /// as [`Chain::contains`] does.
     #[inline(never)]
     fn contains_otherwise(&self, bytes: &[u8], known: Option<(Seed, ItemHash)>, now: Option<Time>) -> bool {
-        let (item, now) = (
-            Item::new(bytes, known),
-            now.unwrap_or_else(|| self.newest_stamp()),
-        );
+        let item = Item::new(bytes, known);
+        let now = now.unwrap_or_else(|| self.newest_stamp());
         match &self.layers {
             Layers::Blocked(chain, exceptions) => exceptions::contains(chain, exceptions.as_deref(), item),
             Layers::Windowed(windowed) => windowed.contains(item, now),
@@ -478,11 +472,7 @@ impl Filter {
         }
     }
 
-    /// Adds `item` at `now`; true if it was not (probably) in the filter before.
-    ///
-    /// # Errors
-    /// The errors of growth: [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or
-    /// [`Error::OutOfMemory`]. The filter is unchanged. An item that is there already needs no growth.
+    /// Adds `item` at `now`; true if it was not (probably) in the filter before. An item that is there needs no growth.
     #[inline]
     pub fn add<'a>(
         &mut self,
@@ -493,7 +483,7 @@ impl Filter {
         let item = item.into();
         match self.plain_mut() {
             Some(chain) => chain.add(item, allowance),
-            None => self.add_otherwise(item.bytes(), item.known(), now, allowance),
+            None => self.add_otherwise(item.bytes(), item.known, now, allowance),
         }
     }
 
@@ -529,9 +519,6 @@ impl Filter {
     }
 
     /// Adds each of `items` in order at `now`, and passes to `added` whether it was new.
-    ///
-    /// # Errors
-    /// The error of the first item that needs growth when growth fails. The items before it were added and reported.
     #[inline]
     pub fn add_all(
         &mut self,
@@ -545,10 +532,8 @@ impl Filter {
         })
     }
 
-    /// Adds each of `items` in order at `now`, and reports the outcome to `added` block by block.
-    ///
-    /// # Errors
-    /// The error of the first item that could not be processed. The items before it were processed and reported.
+    /// Adds each of `items` in order at `now`, and reports the outcome to `added` block by block. After an error the items
+    /// before the one that failed are in, and were reported.
     #[inline]
     pub fn add_blocks(
         &mut self,
@@ -575,9 +560,6 @@ impl Filter {
 
     /// Excepts `items`: the filter denies them until they are added again. `excepted` gets, block by block, the items
     /// that were (probably) there and are not any more. No other item's answer changes.
-    ///
-    /// # Errors
-    /// [`ExceptError`]; nothing changed.
     pub fn except<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]> + Clone,
@@ -616,18 +598,10 @@ impl Filter {
         }
     }
 
-    /// Replaces all exceptions, also by an empty set, which no filter otherwise has.
-    #[cfg(test)]
-    pub(crate) fn force_exceptions(&mut self, exceptions: Exceptions) {
-        if let Layers::Blocked(_, held) = &mut self.layers {
-            *held = Some(Box::new(exceptions));
-        }
-    }
-
     /// [`Self::contains`] for an item whose hash is known; false for a filter in another module's layout.
     pub(super) fn contains_hash(&self, hash: ItemHash) -> bool {
         let seed = self.seed();
-        seed.is_some_and(|seed| self.contains(Item::hashed(&[], seed, hash)))
+        seed.is_some_and(|seed| self.contains(Item::new(&[], Some((seed, hash)))))
     }
 
     /// Whether the layers contain an item with this hash, excepted or not; false for a filter that has no exceptions.
@@ -635,7 +609,6 @@ impl Filter {
         matches!(&self.layers, Layers::Blocked(chain, _) if exceptions::any_layer_contains(chain.layers(), hash))
     }
 
-    /// The exceptions, if there are any.
     pub(super) fn excepted(&self) -> Option<&Exceptions> {
         match &self.layers {
             Layers::Blocked(_, exceptions) => exceptions.as_deref(),
@@ -650,7 +623,6 @@ impl Filter {
         matches!(&self.layers, Layers::Windowed(_) | Layers::Blocked(_, Some(_)))
     }
 
-    /// The slices of a window.
     #[inline]
     fn windowed(&self) -> Option<&Windowed> {
         match &self.layers {

@@ -23,30 +23,16 @@ pub struct ItemHash {
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     bytes: &'a [u8],
-    hashed: Option<(Seed, ItemHash)>,
+    /// The hash that was computed ahead, and its seed.
+    pub(crate) known: Option<(Seed, ItemHash)>,
 }
 
 #[cfg_attr(docsrs, doc(hidden))]
 impl<'a> Item<'a> {
-    /// An item of its parts.
+    /// An item with its hash under a seed, if that is known.
     #[inline(always)]
-    pub(crate) fn new(bytes: &'a [u8], hashed: Option<(Seed, ItemHash)>) -> Self {
-        Self { bytes, hashed }
-    }
-
-    /// The hash that was computed ahead, and its seed.
-    #[inline(always)]
-    pub(crate) fn known(self) -> Option<(Seed, ItemHash)> {
-        self.hashed
-    }
-
-    /// An item whose hash under `seed` is known.
-    #[inline]
-    pub fn hashed(bytes: &'a [u8], seed: Seed, hash: ItemHash) -> Self {
-        Self {
-            bytes,
-            hashed: Some((seed, hash)),
-        }
+    pub(crate) fn new(bytes: &'a [u8], known: Option<(Seed, ItemHash)>) -> Self {
+        Self { bytes, known }
     }
 
     /// The item's bytes.
@@ -54,21 +40,11 @@ impl<'a> Item<'a> {
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
-
-    /// The item's hash under `seed`, if that is the one that was computed.
-    #[inline(always)]
-    pub fn hash_under(self, seed: Seed) -> Option<ItemHash> {
-        self.hashed
-            .and_then(|(under, hash)| (under == seed).then_some(hash))
-    }
 }
 
 impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Item<'a> {
     #[inline(always)]
     fn from(bytes: &'a T) -> Self {
-        Self {
-            bytes: bytes.as_ref(),
-            hashed: None,
-        }
+        Self::new(bytes.as_ref(), None)
     }
 }

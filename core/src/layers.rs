@@ -1,7 +1,7 @@
 //! The layers of a filter in any layout.
 //!
 //! [`filter`](crate::filter) matches them for queries and additions, so that the layout's own code is inlined there. All
-//! other calls go through [`Layered`].
+//! other calls go through `Layered`.
 
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::Chain;
@@ -13,7 +13,6 @@ use crate::layouts::classic::Classic;
 use crate::layouts::valkey::Valkey;
 
 /// The layers of a filter.
-#[derive(Debug)]
 pub enum Layers {
     /// Lines of 64 bytes; see [`blocked`](crate::layouts::blocked). Only they may have exceptions, of which there is then
     /// at least one; these are boxed, since few filters have any.
@@ -103,12 +102,6 @@ impl Layers {
             Self::Valkey(chain) => &mut **chain,
             Self::Classic(chain) => chain,
         }
-    }
-
-    /// [`Filter::bytes`](crate::Filter::bytes) of a filter with these layers and no exceptions.
-    pub fn bytes(&self) -> u64 {
-        let layers = self.as_layered();
-        layers.bytes(layers.count())
     }
 
     /// The rules of the blocked layout, with or without a window.

@@ -72,18 +72,16 @@
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`layers`] | the layers of a filter in any layout |
 //! | [`filter`] | a filter of any layout, and its figures |
-//! | [`sets`], [`shrinking`] | filters combined; filters folded to the size that their items need |
+//! | [`sets`], `shrinking` | filters combined; filters folded to the size that their items need |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back: a file for the formats of each layout, and the pieces of a dump |
 //! | [`saving`], [`mod@file`], [`mapped`] | a file that is replaced as a whole; a filter as a file, `.bloom`, that is read or mapped |
-//! | [`builder`] | what programs without a server call |
+//! | `builder` | what programs without a server call |
 //! | `checks` | what only tests and fuzzing call; with the feature of that name |
 //!
-//! A layout is described by four traits. [`chain::Rules`]: how its filters hash and grow. [`chain::batch::Layer`]: how a
-//! layer is made, and what it does with items. [`chain::layered::Layered`]: what any filter's layers offer besides, which
-//! chains have from the first two. [`layouts::scattered::Scattered`]: what RedisBloom's and valkey-bloom's layouts do not
-//! share of their layers.
+//! What fails leaves nothing behind: after an error a filter, a list or an array is as it was before, unless its function
+//! says otherwise.
 //!
 //! Filters share some state, which never changes an answer: the secrets, the last sizes that were computed, the
 //! kernel that was detected, and the guess of [`ahead`].
@@ -98,8 +96,7 @@
 pub mod ahead;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod bits;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod builder;
+mod builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod chain;
 #[cfg(any(test, feature = "checks"))]
@@ -132,33 +129,26 @@ pub mod saving;
 mod serde;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod sets;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod shrinking;
+mod shrinking;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod spec;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-#[doc(inline)]
-pub use builder::Builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub use chain::{Allowance, Demand, Limit, UNLIMITED};
-#[doc(inline)]
-pub use codec::DecodeError;
-#[doc(inline)]
-pub use error::{BuildError, Error, ParamError};
 pub use file::FileError;
-#[doc(inline)]
-pub use filter::{Filter, Totals};
-#[doc(inline)]
-pub use item::Item;
 pub use mapped::MappedFilter;
 #[doc(inline)]
-pub use params::{ErrorRate, Layout, Seed, Time};
-#[doc(inline)]
-pub use plan::{Plan, Stage};
-#[doc(inline)]
-pub use sets::{Mismatch, SetError};
-#[doc(inline)]
-pub use shrinking::ShrinkError;
+pub use {
+    builder::Builder,
+    codec::DecodeError,
+    error::{BuildError, Error, ParamError},
+    filter::{Filter, Totals},
+    item::Item,
+    params::{ErrorRate, Layout, Seed, Time},
+    plan::{Plan, Stage},
+    sets::{Mismatch, SetError},
+    shrinking::ShrinkError,
+};

@@ -12,6 +12,7 @@ use memmap2::Mmap;
 use crate::bits::array::BitArray;
 use crate::bits::kernel::Line;
 use crate::codec::{DecodeError, blocked};
+use crate::error::require;
 use crate::file::{self, FileError, Head, Places};
 use crate::filter::Filter;
 
@@ -78,10 +79,7 @@ impl Filter {
         let map = unsafe { Mmap::map(&file) }?;
         let (head, rest) = map.split_first_chunk().ok_or(FileError::Truncated)?;
         let head = Head::of(head)?;
-        let header = usize::try_from(head.header)
-            .ok()
-            .and_then(|length| rest.get(..length));
-        let header = header.ok_or(FileError::Truncated)?;
+        let header = rest.get(..head.header as usize).ok_or(FileError::Truncated)?;
         head.check(header)?;
         if !header.starts_with(&blocked::MAGIC) {
             let filter = Self::read_from(&map[..], u64::MAX)?;
@@ -90,10 +88,7 @@ impl Filter {
         let (mut places, mut is_cut) = (Places::after(head.header), false);
         let filter = blocked::load_header_with(header, crate::UNLIMITED, |lines, bits_set| {
             let place = places.next(lines.saturating_mul(size_of::<Line>() as u64));
-            let bytes = usize::try_from(place.start)
-                .ok()
-                .zip(usize::try_from(place.end).ok());
-            let bytes = bytes.and_then(|(start, end)| map.get(start..end));
+            let bytes = map.get(place.start as usize..place.end as usize);
             let Some(lines) = bytes.and_then(|bytes| bytemuck::try_cast_slice::<u8, Line>(bytes).ok()) else {
                 is_cut = true;
                 return Err(DecodeError::Field("lines"));
@@ -103,11 +98,8 @@ impl Filter {
             let lines = unsafe { BitArray::of_file(NonNull::from(lines), bits_set) };
             Ok(lines)
         });
-        let filter = match filter {
-            _ if is_cut => return Err(FileError::Truncated),
-            Err(error) => return Err(file::of_header(error)),
-            Ok(filter) => filter,
-        };
+        require(!is_cut, FileError::Truncated)?;
+        let filter = filter.map_err(file::of_header)?;
         file::check_end(&map, &places)?;
         Ok(MappedFilter {
             filter,

@@ -65,10 +65,7 @@ impl Capacity {
     /// The default for filters that grow.
     pub const DEFAULT: Self = Self(100);
 
-    /// `items` as a capacity.
-    ///
-    /// # Errors
-    /// [`ParamError::Capacity`] unless `1 <= items <= MAX`.
+    /// `items` as a capacity, `1..=MAX`.
     pub fn new(items: u64) -> Result<Self, ParamError> {
         require((1..=Self::MAX).contains(&items), ParamError::Capacity)?;
         Ok(Self(items))
@@ -90,10 +87,7 @@ impl Expansion {
     /// The default expansion.
     pub const DEFAULT: Self = Self(2);
 
-    /// `factor` as an expansion.
-    ///
-    /// # Errors
-    /// [`ParamError::Expansion`] unless `1 <= factor <= MAX`.
+    /// `factor` as an expansion, `1..=MAX`.
     pub fn new(factor: u32) -> Result<Self, ParamError> {
         require((1..=Self::MAX).contains(&factor), ParamError::Expansion)?;
         Ok(Self(factor))
@@ -165,11 +159,8 @@ impl Window {
     /// The default number of slices.
     pub const USUAL_SLICES: u8 = 8;
 
-    /// A window of `seconds` seconds in `slices` slices. With `refresh`, adding an item again restarts its time.
-    ///
-    /// # Errors
-    /// [`ParamError::Window`] if `seconds` is 0, and [`ParamError::Slices`] unless `slices` is within
-    /// [`Self::SLICES`].
+    /// A window of 1 or more seconds, in a number of slices within [`Self::SLICES`]. With `refresh`, adding an item again
+    /// restarts its time.
     pub fn new(seconds: u32, slices: u8, refresh: bool) -> Result<Self, ParamError> {
         require(seconds > 0, ParamError::Window)?;
         require(Self::SLICES.contains(&slices), ParamError::Slices)?;
@@ -324,17 +315,11 @@ impl From<Seed> for SipSeed {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tightening(f64);
 
-// The value is never NaN.
-impl Eq for Tightening {}
-
 impl Tightening {
     /// The default ratio.
     pub const DEFAULT: Self = Self(0.5);
 
-    /// `ratio` as a tightening ratio.
-    ///
-    /// # Errors
-    /// [`ParamError::Tightening`] unless `0 < ratio < 1`; NaN is refused.
+    /// `ratio` as a tightening ratio, strictly between 0 and 1.
     pub fn new(ratio: f64) -> Result<Self, ParamError> {
         require(ratio > 0.0 && ratio < 1.0, ParamError::Tightening)?;
         Ok(Self(ratio))

@@ -14,9 +14,6 @@ const PAGE: usize = 4096;
 const MOST_LINKS: usize = 40;
 
 /// Makes a file of what `write` writes; [`Filter::save`](crate::Filter::save) says how.
-///
-/// # Errors
-/// The error of `write` or of the system; an earlier file is unchanged.
 pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     // The system refuses what may not be written to, such as a folder.
     let mut earlier = match OpenOptions::new().append(true).open(path) {
@@ -103,7 +100,6 @@ pub fn unless_unsupported(synced: io::Result<()>) -> io::Result<()> {
 }
 
 /// Writes to a file by way of `inner`, and leaves holes in a new file where only zeros are written.
-#[derive(Debug)]
 pub struct WithHoles<'a, W> {
     file: &'a File,
     inner: W,
@@ -113,9 +109,6 @@ pub struct WithHoles<'a, W> {
 
 impl<'a, W: Write> WithHoles<'a, W> {
     /// Begins at the begin of `file`, to which `inner` writes.
-    ///
-    /// # Errors
-    /// The error of the system.
     pub fn over(file: &'a File, inner: W) -> io::Result<Self> {
         let there = file.metadata()?;
         let is_new = there.is_file() && there.len() == 0;

@@ -10,16 +10,18 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::{Cursor, Write as _};
 
-use crate::bits::combine::{is_within, union_ones};
+use crate::bits::array::all_zero;
+use crate::bits::combine::{PIECE, is_within, union_ones};
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{FILTER_BYTES, ask, push, reserved};
+use crate::chain::demand::{FILTER_BYTES, ask, listed, push, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
 use crate::error::{Error, require};
 use crate::exceptions::{self, Exceptions, MOST_EXCEPTIONS};
 use crate::filter::Filter;
 use crate::item::ItemHash;
 use crate::layers::Layers;
-use crate::layouts::blocked::{Blocked, Layer, Shape};
+use crate::layouts::blocked::window::Windowed;
+use crate::layouts::blocked::{Blocked, Layer};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
 /// The most exceptions of all combined filters times the layers of all of them, because every exception is looked up
@@ -29,9 +31,6 @@ pub const MOST_ASKED: u64 = 1 << 23;
 /// How many pairs of layers are compared at most to find those of which one has all bits of the other: some 0.1 s for a
 /// call. Beyond them a layer that has nothing new is united or appended like any other.
 const MOST_COMPARED: usize = 1 << 20;
-
-/// Bytes that are compared first.
-const PIECE: usize = 512;
 
 /// How many layers that contain a layer's first bits are compared with it as a whole.
 const MOST_COMPARED_AS_A_WHOLE: usize = 4;
@@ -152,9 +151,6 @@ impl std::error::Error for SetError {}
 impl Filter {
     /// Makes a new filter of all items of `sources`, of which there must be one. The first gives the parameters, and
     /// the rate unless another one is given.
-    ///
-    /// # Errors
-    /// [`SetError`]; nothing is left behind.
     pub fn union(
         sources: &[&Self],
         rate: Option<ErrorRate>,
@@ -168,9 +164,6 @@ impl Filter {
 
     /// Adds all items of `sources`. Returns whether that changed anything. If a rate is given, it becomes the
     /// filter's.
-    ///
-    /// # Errors
-    /// [`SetError`]; nothing changed.
     pub fn absorb(
         &mut self,
         sources: &[&Self],
@@ -178,13 +171,14 @@ impl Filter {
         allowance: Allowance<'_>,
     ) -> Result<bool, SetError> {
         let own = combinable(self).map_err(|why| SetError::Destination { why })?;
-        let Alike { mut filters, chains } = Alike::of(sources, own)?;
+        let (mut filters, chains) = alike(sources, own)?;
         push(&mut filters, &*self)?;
         let exceptions = exceptions_of_union(self, &filters, allowance)?;
         let excepted = exceptions.as_ref().or(self.excepted()).map_or(0, Exceptions::len);
         let allowance = &exceptions::beside(excepted, allowance);
 
-        let rules = own.rules().with_rate(rate);
+        let mut rules = own.rules().clone();
+        rules.error_rate = rate.unwrap_or(rules.error_rate);
         let mut layers = reserved(1 + chains.len())?;
         layers.push(own.layers());
         layers.extend(chains.iter().map(|chain| chain.layers()));
@@ -209,32 +203,32 @@ impl Filter {
         let Layers::Blocked(own, _) = &mut self.layers else {
             return Ok(false);
         };
-        own.reserve(made.len())?;
+        own.layers.reserve(made.len())?;
 
         // From here on nothing fails, and nothing is allocated.
-        let mut changed = !made.is_empty() || rules.error_rate() != own.rules().error_rate();
-        own.rebuild(rules, |rules, layers| {
-            for parts in groups(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
-                // The first part is the filter's own, and all others are of other filters.
-                let target = &mut layers[parts[0].0.1];
-                let added = || {
-                    let others = parts[1..].iter();
-                    others.map(|&(_, (filter, layer))| &chains[filter - 1].layers()[layer])
-                };
-                let counts = added().map(counts_of).chain([counts_of(target)]);
-                arrays.clear();
-                arrays.extend(added().filter_map(set_bits));
-                changed |= target.bits_mut().unite(&arrays);
-                let items = items_of_union(target, counts);
-                changed |= items != target.items();
-                target.set_items(items);
-            }
-            layers.append(made);
-            // Items may have been added since the layers were sorted; only a propagated command may change the order.
-            if changed {
-                order(rules, layers);
-            }
-        });
+        let mut changed = !made.is_empty() || rules.error_rate() != own.rules.error_rate();
+        own.rules = rules;
+        for parts in groups(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
+            // The first part is the filter's own, and all others are of other filters.
+            let target = &mut own.layers[parts[0].0.1];
+            let added = || {
+                let others = parts[1..].iter();
+                others.map(|&(_, (filter, layer))| &chains[filter - 1].layers()[layer])
+            };
+            let counts = added().map(counts_of).chain([counts_of(target)]);
+            arrays.clear();
+            arrays.extend(added().filter_map(set_bits));
+            changed |= target.bits.unite(&arrays);
+            let items = items_of_union(target, counts);
+            changed |= items != target.items();
+            target.items = items;
+        }
+        own.layers.append(made);
+        // Items may have been added since the layers were sorted; only a propagated command may change the order.
+        if changed {
+            order(&own.rules, &mut own.layers);
+        }
+        Layer::start_all_at(&mut own.layers, 0);
         if let Some(exceptions) = exceptions {
             self.set_exceptions(exceptions);
             changed = true;
@@ -245,12 +239,9 @@ impl Filter {
     /// Makes a new filter of the items that all `sources` contain, of which there must be one. Each has one layer, of
     /// one shape; the first gives the parameters. An item that is in none of them is found with at most their lowest
     /// rate.
-    ///
-    /// # Errors
-    /// [`SetError`]; nothing is left behind.
     pub fn intersection(sources: &[&Self], allowance: Allowance<'_>) -> Result<Self, SetError> {
         let first = first(sources)?;
-        let Alike { filters, chains } = Alike::of(sources, first)?;
+        let (filters, chains) = alike(sources, first)?;
         let only_shape = |filter: &&Self| match combinable(filter).map(Chain::layers) {
             Ok([layer]) => Some(layer.shape()),
             _ => None,
@@ -271,16 +262,14 @@ impl Filter {
         ask(0, Blocked::bytes(1, shape.bytes()), Some(1), allowance)?;
         let mut layer = Layer::make(shape)?;
         let layers = || chains.iter().flat_map(|chain| chain.layers());
-        if layers().all(|layer| ones(layer) > 0) {
+        if layers().all(|layer| layer.ones() > 0) {
             let mut arrays = reserved(chains.len())?;
             arrays.extend(layers().map(Layer::array));
-            layer.bits_mut().set_common(&arrays);
+            layer.bits.set_common(&arrays);
         }
         let items = items_of_common(&layer, layers().map(counts_of));
-        layer.set_items(items);
-        let mut common = reserved(1)?;
-        common.push(layer);
-        let mut common = Self::from(Chain::of_layers(first.rules().clone(), common));
+        layer.items = items;
+        let mut common = Self::from(Chain::of_layers(first.rules().clone(), listed([layer])?));
         common.set_exceptions(exceptions);
         Ok(common)
     }
@@ -291,16 +280,13 @@ impl Filter {
     /// `allowance` is queried only if the new filter needs more memory than this one: if merged layers have other
     /// rates than the first layer of a new filter, or if a stored filter names capacities that its layers are too
     /// small for. Otherwise a user who empties a filter to free memory is never refused.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
     pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Option<Self>, Error> {
         if self.exceptions() == 0 && self.layers.as_layered().is_as_new() {
             return Ok(None);
         }
         Ok(Some(match &self.layers {
             Layers::Blocked(chain, _) => chain.emptied(allowance)?.into(),
-            Layers::Windowed(windowed) => windowed.emptied().into(),
+            Layers::Windowed(own) => Windowed::empty(own.rules.clone(), own.window, own.capacity).into(),
             Layers::Valkey(chain) => chain.emptied(allowance)?.into(),
             Layers::Classic(chain) => chain.emptied(allowance)?.into(),
         }))
@@ -322,36 +308,28 @@ fn first<'a>(sources: &[&'a Filter]) -> Result<&'a Chain<Blocked>, SetError> {
     combinable(first).map_err(|why| SetError::Source { index: 0, why })
 }
 
-/// Filters that can be combined, each of them once, and their layers.
-struct Alike<'a> {
-    filters: Vec<&'a Filter>,
-    chains: Vec<&'a Chain<Blocked>>,
-}
-
-impl<'a> Alike<'a> {
-    /// Checks that `sources` can be combined with `first`.
-    ///
-    /// # Errors
-    /// [`SetError::Source`], or [`SetError::Memory`]: the lists are as long as the number of different filters.
-    fn of(sources: &[&'a Filter], first: &Chain<Blocked>) -> Result<Self, SetError> {
-        let (mut seen, mut filters, mut chains) = (HashSet::new(), Vec::new(), Vec::new());
-        for (index, &filter) in sources.iter().enumerate() {
-            if seen.contains(&std::ptr::from_ref(filter)) {
-                continue;
-            }
-            let bytes = (2 * (seen.len() + 1) * size_of::<usize>()) as u64;
-            let has_room = seen.try_reserve(1);
-            has_room.map_err(|_| Error::OutOfMemory { bytes })?;
-            seen.insert(std::ptr::from_ref(filter));
-            let refused = |why| SetError::Source { index, why };
-            let chain = combinable(filter).map_err(refused)?;
-            let seed = |chain: &Chain<Blocked>| chain.rules().secret().seed();
-            require(seed(chain) == seed(first), refused(Mismatch::Seed))?;
-            push(&mut filters, filter)?;
-            push(&mut chains, chain)?;
+/// Checks that `sources` can be combined with `first`. Returns each of them once, and their layers.
+fn alike<'a>(
+    sources: &[&'a Filter],
+    first: &Chain<Blocked>,
+) -> Result<(Vec<&'a Filter>, Vec<&'a Chain<Blocked>>), SetError> {
+    let (mut seen, mut filters, mut chains) = (HashSet::new(), Vec::new(), Vec::new());
+    for (index, &filter) in sources.iter().enumerate() {
+        if seen.contains(&std::ptr::from_ref(filter)) {
+            continue;
         }
-        Ok(Self { filters, chains })
+        let bytes = (2 * (seen.len() + 1) * size_of::<usize>()) as u64;
+        let has_room = seen.try_reserve(1);
+        has_room.map_err(|_| Error::OutOfMemory { bytes })?;
+        seen.insert(std::ptr::from_ref(filter));
+        let refused = |why| SetError::Source { index, why };
+        let chain = combinable(filter).map_err(refused)?;
+        let seed = |chain: &Chain<Blocked>| chain.rules().secret().seed();
+        require(seed(chain) == seed(first), refused(Mismatch::Seed))?;
+        push(&mut filters, filter)?;
+        push(&mut chains, chain)?;
     }
+    Ok((filters, chains))
 }
 
 /// The exceptions of a union that becomes `destination`, which is one of `filters`; `None` if it has these exceptions
@@ -372,7 +350,8 @@ fn exceptions_of_union(
     if held.all(stays) && all.all(|hash| is_held(hash) || !stays(hash)) {
         return Ok(None);
     }
-    exceptions_of(filters, destination.layers.bytes(), allowance, stays).map(Some)
+    let layers = destination.layers.as_layered();
+    exceptions_of(filters, layers.bytes(layers.count()), allowance, stays).map(Some)
 }
 
 /// The exceptions of all `filters` for which `stays` holds, in a filter whose layers have `layers` bytes. Their number
@@ -401,9 +380,6 @@ fn exceptions_of(
 }
 
 /// Checks that every exception of `filters` can be looked up in every layer in a short time.
-///
-/// # Errors
-/// [`SetError::TooManyToAsk`].
 fn check_lookups(filters: &[&Filter]) -> Result<(), SetError> {
     let exceptions = sum(filters.iter().map(|filter| filter.exceptions()));
     let layers = sum(filters.iter().map(|filter| filter.layers() as u64));
@@ -431,7 +407,6 @@ fn is_new(parts: &[PartOf]) -> bool {
 /// Layers that will be one layer of the union, while further ones are looked for.
 struct Group {
     first: Id,
-    /// The sum of the parts' items.
     items: u64,
     /// Whether there is no part but the first.
     is_single: bool,
@@ -442,17 +417,12 @@ struct Plan<'a> {
     filters: &'a [&'a [Layer]],
     /// Sorted by the first part of each layer of the union.
     parts: Vec<PartOf>,
-    /// How many layers the union has.
     layers: usize,
     /// How many pairs of layers may still be compared.
     compared: usize,
 }
 
 impl<'a> Plan<'a> {
-    /// Plans the union of the layers of `filters`.
-    ///
-    /// # Errors
-    /// [`Error::TooManyLayers`] and [`Error::OutOfMemory`].
     fn of(filters: &'a [&'a [Layer]]) -> Result<Self, Error> {
         let count = filters.iter().map(|layers| layers.len()).sum();
         let mut ids = reserved(count)?;
@@ -487,7 +457,6 @@ impl<'a> Plan<'a> {
         groups(&self.parts).filter(|parts| is_new(parts))
     }
 
-    /// Counts another layer of the union.
     fn count_layer(&mut self) -> Result<(), Error> {
         self.layers += 1;
         let most = MOST_LAYERS;
@@ -531,15 +500,13 @@ impl<'a> Plan<'a> {
                 }
                 None => {
                     self.count_layer()?;
-                    let is_single = true;
-                    push(
-                        &mut groups,
-                        Group {
-                            first: id,
-                            items,
-                            is_single,
-                        },
-                    )?;
+                    let (first, is_single) = (id, true);
+                    let group = Group {
+                        first,
+                        items,
+                        is_single,
+                    };
+                    push(&mut groups, group)?;
                     id
                 }
             };
@@ -551,8 +518,7 @@ impl<'a> Plan<'a> {
     /// The first part of a group that has all bits of the layer `id`, which then changes nothing.
     fn containing(&mut self, id: Id, groups: &[Group]) -> Option<Id> {
         let part = self.at(id).array();
-        let is_empty = |piece: &[u8]| piece.iter().all(|&byte| byte == 0);
-        let at = PIECE * part.chunks(PIECE).position(|piece| !is_empty(piece)).unwrap_or(0);
+        let at = PIECE * part.chunks(PIECE).position(|piece| !all_zero(piece)).unwrap_or(0);
         let piece = at..part.len().min(at + PIECE);
         let compared = groups.len().min(self.compared);
         self.compared -= compared;
@@ -577,47 +543,38 @@ impl<'a> Plan<'a> {
         arrays.extend(layers().filter_map(set_bits));
         let set = union_ones(&arrays);
         // A layer that has all bits of the others does not get fuller.
-        let has_all = layers().any(|layer| ones(layer) == set);
+        let has_all = layers().any(|layer| layer.ones() == set);
         Ok(has_all || one.shape().geometry.items_behind(set) <= one.capacity())
     }
 
-    /// Makes a layer from all of its parts.
     fn united(&self, parts: &[PartOf]) -> Result<Layer, Error> {
         let layers = || parts.iter().map(|&(_, id)| self.at(id));
         let mut union = Layer::make(self.at(parts[0].0).shape())?;
         let mut arrays = reserved(parts.len())?;
         arrays.extend(layers().filter_map(set_bits));
-        union.bits_mut().unite(&arrays);
+        union.bits.unite(&arrays);
         let items = items_of_union(&union, layers().map(counts_of));
-        union.set_items(items);
+        union.items = items;
         Ok(union)
     }
 }
 
 /// The shape of a layer, in a form that can be sorted.
 fn shape_key(layer: &Layer) -> (u64, u64, u64, u8, u8) {
-    let Shape {
-        geometry,
-        capacity,
-        rate,
-    } = layer.shape();
+    let (shape, geometry) = (layer.shape(), layer.shape().geometry);
+    let (lines, per_item) = (geometry.lines, geometry.lines_per_item);
     (
-        capacity,
-        rate.to_bits(),
-        geometry.lines,
-        geometry.lines_per_item,
+        shape.capacity,
+        shape.rate.to_bits(),
+        lines,
+        per_item,
         geometry.probes,
     )
 }
 
 /// The bit array of a layer; `None` if no bit is set, so that its pages stay untouched.
 fn set_bits(layer: &Layer) -> Option<&[u8]> {
-    (ones(layer) > 0).then(|| layer.array())
-}
-
-/// Set bits.
-fn ones(layer: &Layer) -> u64 {
-    layer.bits().ones()
+    (layer.ones() > 0).then(|| layer.array())
 }
 
 /// The most bits that one item sets.
@@ -628,13 +585,13 @@ fn bits_of_item(layer: &Layer) -> u64 {
 
 /// The items and the set bits of a layer.
 fn counts_of(layer: &Layer) -> (u64, u64) {
-    (layer.items(), ones(layer))
+    (layer.items(), layer.ones())
 }
 
 /// The number of items that a layer counts which is the union of layers with these items and set bits. If one of them
 /// has all of its bits, that one has counted all the items. Otherwise the set bits tell.
 fn items_of_union(union: &Layer, parts: impl Iterator<Item = (u64, u64)> + Clone) -> u64 {
-    let set = ones(union);
+    let set = union.ones();
     let whole = parts.clone().filter(|&(_, of_part)| of_part == set);
     if let Some((items, _)) = whole.max() {
         return items;
@@ -650,7 +607,7 @@ fn items_of_union(union: &Layer, parts: impl Iterator<Item = (u64, u64)> + Clone
 
 /// The number of items that a layer counts which is the intersection of layers with these items and set bits.
 fn items_of_common(common: &Layer, parts: impl Iterator<Item = (u64, u64)> + Clone) -> u64 {
-    let set = ones(common);
+    let set = common.ones();
     let whole = parts.clone().filter(|&(_, of_part)| of_part == set);
     if let Some((items, _)) = whole.min() {
         return items;

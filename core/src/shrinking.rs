@@ -3,10 +3,7 @@
 //! A layer that is folded by `d` is, bit for bit, the layer with the same items that was made with a `d`th of the
 //! lines, or of the bits. Each layer keeps the rate that it was made for, and so does the filter.
 //!
-//! In the blocked layout an item's line is number `⌊c · lines / 2^64⌋` of its partition, so with `d` times as many lines
-//! it is one of the `d` lines that begin with `d` times that number: `⌊⌊c · d · lines / 2^64⌋ / d⌋ = ⌊c · lines / 2^64⌋`.
-//! The bits within a line do not depend on the number of lines. So the OR of `d` neighbours is the line of a layer that
-//! was made smaller.
+//! docs/design.md says why that is so in the blocked layout, under "Folding".
 //!
 //! In RedisBloom's layout a probe is a number modulo the number of bits, and `(x mod d · m) mod m = x mod m`. So the OR
 //! of the `d` parts of a layer of `d · m` bits is a layer of `m` bits with the same items. RedisBloom takes it if its
@@ -128,9 +125,6 @@ impl Filter {
     }
 
     /// [`Filter::shrink_to`], if `allowance` permits the memory of the smaller layers.
-    ///
-    /// # Errors
-    /// [`ShrinkError`]; nothing changed.
     #[cfg_attr(docsrs, doc(hidden))]
     pub fn shrink(&mut self, capacity: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
         let allowance = &exceptions::beside(self.exceptions() as usize, allowance);
@@ -211,9 +205,9 @@ fn shrink<R: Rules>(
 
     // From here on nothing fails, and nothing is allocated.
     for (index, layer) in made {
-        chain.layers_mut()[index] = layer;
+        chain.layers[index] = layer;
     }
-    R::Layer::start_all_at(chain.layers_mut(), 0);
+    R::Layer::start_all_at(&mut chain.layers, 0);
     let after = R::bytes(newest + 1, chain.array_bytes(newest + 1));
     Ok(before.saturating_sub(after))
 }
@@ -222,31 +216,27 @@ fn shrink<R: Rules>(
 /// `None` if there is none smaller than it. `items` is 1 or more, and at most the layer's capacity. `computed` counts
 /// what it costs.
 pub(crate) fn folded(shape: blocked::Shape, items: u64, computed: &mut u64) -> Option<blocked::Shape> {
-    let blocked::Shape {
-        geometry,
-        capacity,
-        rate,
-    } = shape;
-    let fewest = part(geometry.lines, items, capacity);
-    *computed += cost_of_factors(geometry.lines);
-    factors(geometry.lines, fewest).find_map(|by| {
-        let lines = geometry.lines / by;
-        let geometry = Geometry { lines, ..geometry };
-        let most = capacity / by;
-        if most >= items && geometry.keeps_counting(most, rate * (1.0 + rounding(geometry, most)), computed) {
-            return Some(blocked::Shape {
-                geometry,
-                capacity: most,
-                rate,
-            });
-        }
-        // A capacity that is a thousandth smaller is tried before the smallest one.
-        let capacities = [most - most / 1024, items];
-        let capacity = capacities
-            .into_iter()
-            .map(|capacity| capacity.max(items))
-            .find(|&capacity| geometry.keeps_counting(capacity, rate, computed))?;
-        let rate = geometry.rate(capacity);
+    let lines = shape.geometry.lines;
+    let fewest = part(lines, items, shape.capacity);
+    *computed += cost_of_factors(lines);
+    factors(lines, fewest).find_map(|by| {
+        let lines = lines / by;
+        let geometry = Geometry {
+            lines,
+            ..shape.geometry
+        };
+        let (most, rate) = (shape.capacity / by, shape.rate);
+        let rounded = rate * (1.0 + rounding(geometry, most));
+        let (capacity, rate) = if most >= items && geometry.keeps_counting(most, rounded, computed) {
+            (most, rate)
+        } else {
+            // A capacity that is a thousandth smaller is tried before the smallest one.
+            let mut capacities = [most - most / 1024, items]
+                .map(|capacity| capacity.max(items))
+                .into_iter();
+            let capacity = capacities.find(|&capacity| geometry.keeps_counting(capacity, rate, computed))?;
+            (capacity, geometry.rate(capacity))
+        };
         Some(blocked::Shape {
             geometry,
             capacity,
@@ -271,9 +261,9 @@ fn rounding(geometry: Geometry, capacity: u64) -> f64 {
 /// The layer of this shape with the items of `layer`.
 pub(crate) fn fold(layer: &blocked::Layer, shape: blocked::Shape) -> Result<blocked::Layer, Error> {
     let mut folded = blocked::Layer::make(shape)?;
-    folded.bits_mut().fold_neighbours(layer.bits());
+    folded.bits.fold_neighbours(layer.bits());
     // Each item that a layer counts has set a bit.
-    folded.set_items(layer.items().min(folded.ones()));
+    folded.items = layer.items().min(folded.ones());
     Ok(folded)
 }
 
@@ -307,8 +297,8 @@ pub(crate) fn folded_classic(
 /// [`fold`] in RedisBloom's layout.
 fn fold_classic(layer: &classic::Layer, shape: classic::Shape) -> Result<classic::Layer, Error> {
     let mut folded = classic::Layer::make(shape)?;
-    folded.words_mut().fold_parts(layer.array(), shape.bytes as usize);
-    folded.set_items(layer.items().min(folded.ones()));
+    folded.words.fold_parts(layer.array(), shape.bytes as usize);
+    folded.items = layer.items().min(folded.ones());
     Ok(folded)
 }
 
@@ -402,7 +392,7 @@ mod tests {
         let shape = spec.start().1;
         let mut layer = classic::Layer::make(shape).unwrap();
         for ones in 1..=shape.modulus() {
-            layer.words_mut().count_set(1);
+            layer.words.count_set(1);
             let bits = shape.modulus() as f64;
             let expected = -(1.0 - ones as f64 / bits).ln() * bits / f64::from(shape.probes);
             let expected = if ones == shape.modulus() {

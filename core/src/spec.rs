@@ -63,9 +63,6 @@ impl Spec {
 
 impl BlockedSpec {
     /// The filter of another layout with this rate, capacity and growth, this seed if its hash has one, and no window.
-    ///
-    /// # Errors
-    /// [`ParamError`] if that layout has no such filter.
     pub fn in_layout(self, layout: Layout) -> Result<Spec, ParamError> {
         let (rate, capacity) = (self.error_rate.value(), self.capacity.items());
         let expansion = self.growth.expansion().map(Expansion::factor);
@@ -77,13 +74,8 @@ impl BlockedSpec {
             }
             Layout::Valkey => {
                 let (factor, tightening) = (expansion.unwrap_or(0), Tightening::DEFAULT);
-                Spec::Valkey(ValkeySpec::new(
-                    rate,
-                    capacity,
-                    factor,
-                    tightening,
-                    self.seed.into(),
-                )?)
+                let spec = ValkeySpec::new(rate, capacity, factor, tightening, self.seed.into())?;
+                Spec::Valkey(spec)
             }
         })
     }

@@ -69,7 +69,7 @@ impl From<ChunkError> for CommandError {
         match error {
             ChunkError::NoPlace => Self::BAD_HEADER,
             ChunkError::NoLayer => Self::CHUNK_OFFSET,
-            ChunkError::TooLong { .. } => Self::CHUNK_LENGTH,
+            ChunkError::TooLong => Self::CHUNK_LENGTH,
         }
     }
 }

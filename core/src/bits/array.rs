@@ -13,7 +13,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use super::kernel::{self, CountOnes, SetOnes};
 use super::memory::{Allocation, Mover};
 use super::units::Units;
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// Bytes that are skipped together if none of their bits has to be set: an untouched page needs no memory.
 const PAGE: usize = 4096;
@@ -31,17 +31,8 @@ pub struct BitArray<U> {
     ones: u64,
 }
 
-impl<U> std::fmt::Debug for BitArray<U> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "BitArray({} bytes)", size_of_val(&*self.units))
-    }
-}
-
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// `units` units of unset bits. The pages of a large array take up memory only once they are written.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn zeroed(units: u64) -> Result<Self, Error> {
         let (units, out_of_memory) = checked_length::<U>(units)?;
         let units = Units::zeroed(units).ok_or(out_of_memory)?;
@@ -109,9 +100,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 
     /// Sets the bits that are set in `bytes`, starting at byte `offset`; no bit is ever cleared. Pages where
     /// `bytes` are zero are not written to.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if `bytes` do not fit; nothing changed.
     pub fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.units);
         let start = usize::try_from(offset).map_err(|_| OutOfRange)?;
@@ -146,11 +134,8 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 fn checked_length<U>(units: u64) -> Result<(usize, Error), Error> {
     let bytes = units.saturating_mul(size_of::<U>() as u64);
     let out_of_memory = Error::OutOfMemory { bytes };
-    if isize::try_from(bytes).is_err() {
-        return Err(out_of_memory);
-    }
-    let units = usize::try_from(units).map_err(|_| out_of_memory)?;
-    Ok((units, out_of_memory))
+    require(bytes <= isize::MAX as u64, out_of_memory)?;
+    Ok((units as usize, out_of_memory))
 }
 
 /// Whether so few bits are set that many pages of the array need no memory.
@@ -161,7 +146,6 @@ pub fn is_sparse(ones: u64, bytes: u64) -> bool {
 /// A bit array that is filled from its first byte on, as pieces of it arrive.
 pub struct ArrayLoader<U> {
     room: Room<U>,
-    /// Bytes still missing.
     missing: usize,
     /// Bytes received through [`Self::append`].
     received: usize,
@@ -179,9 +163,6 @@ enum Room<U> {
 
 impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     /// Allocates `units` units, of which about `ones` bits will be set.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn new(units: u64, ones: u64) -> Result<Self, Error> {
         let (length, out_of_memory) = checked_length::<U>(units)?;
         let missing = length * size_of::<U>();
@@ -206,9 +187,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     }
 
     /// Appends bytes, which must be whole units.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if they are not whole units, or more than are missing; nothing changed.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), OutOfRange> {
         let missing = self.missing_after(bytes.len())?;
         match &mut self.room {
@@ -231,9 +209,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     }
 
     /// Appends `bytes` zero bytes, which must be whole units.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if they are not whole units, or more than are missing; nothing changed.
     pub fn append_zeros(&mut self, bytes: usize) -> Result<(), OutOfRange> {
         let missing = self.missing_after(bytes)?;
         self.zeros += bytes;
@@ -263,9 +238,6 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     }
 
     /// The complete array.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if bytes are missing.
     pub fn finish(self) -> Result<BitArray<U>, OutOfRange> {
         match self.room {
             _ if self.missing > 0 => Err(OutOfRange),

@@ -13,16 +13,14 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 const TILE: usize = 16 << 10;
 
 /// Bytes that [`is_within`] compares before it looks at the result, about as many as are read at once anyway.
-const PIECE: usize = 512;
+pub(crate) const PIECE: usize = 512;
 
-/// How two bits are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Or,
     And,
 }
 
-/// Combines `bytes` into `place`.
 struct Combine<'a> {
     operation: Operation,
     place: &'a mut [u8],

@@ -300,7 +300,6 @@ impl Portable {
     }
 }
 
-/// The tables that the kernels with vector instructions share.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tables {
     use super::{COUNTS, LINE_WORDS};
@@ -332,7 +331,6 @@ mod tables {
     };
 }
 
-/// The kernel for x86-64 processors with AVX2.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
@@ -549,7 +547,6 @@ mod avx2 {
     }
 }
 
-/// The kernel for arm64 processors, which all have NEON.
 #[cfg(target_arch = "aarch64")]
 mod neon {
     use std::arch::aarch64::{

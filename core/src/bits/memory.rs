@@ -1,7 +1,4 @@
 //! The blocks of memory that a filter has, for the server's accounting and its defragmenter.
-//!
-//! A filter consists of its own struct, the list of its layers, and a bit array for each layer. The struct
-//! itself belongs to whoever holds the filter.
 
 use std::alloc::Layout;
 

@@ -2,8 +2,8 @@
 //! Nothing here knows of layouts, chains or filters.
 
 pub mod array;
-pub mod combine;
-pub mod fold;
+pub(crate) mod combine;
+pub(crate) mod fold;
 pub mod kernel;
 pub mod memory;
 pub mod units;

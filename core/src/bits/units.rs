@@ -11,7 +11,6 @@
 )]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -206,11 +205,5 @@ impl<U> Drop for Units<U> {
             }
             Owner::File => (),
         }
-    }
-}
-
-impl<U> fmt::Debug for Units<U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} units", self.len())
     }
 }

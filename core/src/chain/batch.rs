@@ -4,8 +4,6 @@
 //! hashed, their memory prefetched, then probed, so that the waits within a block overlap. Lookups go from
 //! the newest layer to the oldest, because most items are in the newest.
 
-use std::fmt::Debug;
-
 use super::list::List;
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Portable, Vector, Work};
@@ -18,13 +16,10 @@ use crate::item::{Item, ItemHash};
 pub const BLOCK: usize = u64::BITS as usize;
 
 /// A layer: how it is made, what it holds, and what it does with items.
-pub trait Layer: Sized + Debug {
+pub trait Layer: Sized {
     /// What defines a layer, apart from its items and bits.
     type Shape: Copy + PartialEq;
     /// Allocates a layer without items.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     fn make(shape: Self::Shape) -> Result<Self, Error>;
     /// The shape that the layer was made from.
     fn shape(&self) -> Self::Shape;
@@ -43,9 +38,6 @@ pub trait Layer: Sized + Debug {
     /// The layer's bits.
     fn array(&self) -> &[u8];
     /// Sets the bits that are set in `bytes`, starting at byte `offset` of the layer's bits.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] if `bytes` do not fit; nothing changed.
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
     /// Tells the layer how many bytes of bits precede it in its chain. Layouts that do not need this ignore
     /// it.
@@ -112,16 +104,6 @@ pub trait Layer: Sized + Debug {
 pub trait Prefetch: Copy {
     /// Prefetches an item's memory.
     fn prefetch(self, hash: ItemHash);
-}
-
-/// Prefetches nothing if there is no prefetcher.
-impl<P: Prefetch> Prefetch for Option<P> {
-    #[inline(always)]
-    fn prefetch(self, hash: ItemHash) {
-        if let Some(prefetcher) = self {
-            prefetcher.prefetch(hash);
-        }
-    }
 }
 
 /// Whether the memory that a block of items will read in a layer has been prefetched.
@@ -281,12 +263,10 @@ pub fn any_contains<'a, L: Layer + 'a>(layers: impl Iterator<Item = &'a L> + Clo
 }
 
 /// Tests which of `items` any of several layers contains, and reports the answers block by block.
-pub struct ContainsMany<'h, L, H, I, F> {
+pub(crate) struct ContainsMany<'h, L, H, I, F> {
     /// The layers, newest first.
     pub layers: L,
-    /// Their hash function.
     pub hasher: &'h H,
-    /// The items to look up.
     pub items: I,
     /// Called for each block with the items that were found.
     pub found: F,
@@ -324,12 +304,10 @@ where
 }
 
 /// Adds one item to a chain; true if it is new.
-pub struct AddOne<'a, L, G> {
+pub(crate) struct AddOne<'a, L, G> {
     /// All layers, oldest first; never empty.
     pub layers: &'a mut List<L>,
-    /// The item's hash.
     pub hash: ItemHash,
-    /// Appends a layer.
     pub grow: G,
 }
 
@@ -347,16 +325,13 @@ impl<L: Layer, G: FnMut(&mut List<L>) -> Result<(), Error>> Work for AddOne<'_, 
 
 /// Adds `items` to a chain in order, and reports block by block which are new. Stops at the first item for
 /// which the chain has no room and cannot grow; the items before it have been added.
-pub struct AddMany<'a, L, H, I, F, G> {
+pub(crate) struct AddMany<'a, L, H, I, F, G> {
     /// All layers, oldest first; never empty.
     pub layers: &'a mut List<L>,
-    /// The chain's hash function.
     pub hasher: &'a H,
-    /// The items to add.
     pub items: I,
     /// Called for each block with the outcome.
     pub added: F,
-    /// Appends a layer.
     pub grow: G,
 }
 
@@ -401,16 +376,10 @@ pub struct Block {
     pub count: usize,
 }
 
-impl Default for Block {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Block {
     /// A block without items.
     #[inline(always)]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             hashes: [ItemHash::default(); BLOCK],
             count: 0,

@@ -1,6 +1,6 @@
 //! The memory that a filter requests before it allocates, and lists that can fail.
 
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// Up to this many values a list is exactly as long as needed, because there are many small filters.
 const EXACT: usize = 16;
@@ -54,13 +54,7 @@ pub const UNLIMITED: Allowance<'static> = &|_: Demand| Ok(());
 
 /// At most `limit` bytes for a filter as a whole.
 pub fn at_most(limit: u64) -> impl Fn(Demand) -> Result<(), Limit> {
-    move |demand: Demand| {
-        if demand.total <= limit {
-            Ok(())
-        } else {
-            Err(Limit::Bytes(limit))
-        }
-    }
+    move |demand: Demand| require(demand.total <= limit, Limit::Bytes(limit))
 }
 
 /// Requests memory for a filter that will have `total` bytes, of which it keeps `held`. `grows_to` is the number of its
@@ -78,10 +72,7 @@ pub(crate) fn ask(
     })
 }
 
-/// An empty list with room for `count` values.
-///
-/// # Errors
-/// [`Error::OutOfMemory`]. Every list whose length a caller can choose gets its room from here.
+/// An empty list with room for `count` values. Every list whose length a caller can choose gets its room from here.
 pub fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
     let mut list = Vec::new();
     reserve(&mut list, count)?;
@@ -96,9 +87,6 @@ pub(crate) fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), Error> {
 }
 
 /// A list of all `values`.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn listed<T>(values: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>) -> Result<Vec<T>, Error> {
     let values = values.into_iter();
     let mut list = reserved(values.len())?;

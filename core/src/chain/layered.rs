@@ -1,9 +1,4 @@
 //! What the layers of any filter offer besides queries and additions: figures, and their bits as bytes.
-//!
-//! Callers use [`Layered`], whatever the layout is. Chains have it from their [`Rules`]; filters with a window implement
-//! it themselves.
-
-use std::fmt::Debug;
 
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;
@@ -21,26 +16,20 @@ pub struct LayerStats {
     pub bits_set: u64,
 }
 
-/// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
-/// of a layer.
-pub trait Layered: Debug {
-    /// The layout.
+/// The layers of a filter in any layout. What is named as a function of [`Filter`](crate::Filter) is the same. Layers are
+/// numbered from 0, the oldest. A number that is passed must be that of a layer.
+pub trait Layered {
     fn layout(&self) -> Layout;
 
-    /// The false positive rate that the filter was made for.
     fn error_rate(&self) -> f64;
 
-    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
-    /// window, the largest such ratio within a slice.
     fn expansion(&self) -> Option<u32>;
 
-    /// The false positive rate that the filter has at `now`, with what it holds.
     fn estimated_error_rate(&self, now: Time) -> f64;
 
     /// The number of layers, including expired ones.
     fn count(&self) -> usize;
 
-    /// The figures of a layer.
     fn stats(&self, layer: usize) -> LayerStats;
 
     /// Items of the layers from number `first` on, in O(layers).
@@ -50,13 +39,9 @@ pub trait Layered: Debug {
     /// [`Filter::bytes`](crate::Filter::bytes).
     fn bytes(&self, layers: usize) -> u64;
 
-    /// The bit array of a layer.
     fn array(&self, layer: usize) -> &[u8];
 
     /// Sets the bits of `bytes` in a layer from byte `offset` on.
-    ///
-    /// # Errors
-    /// [`OutOfRange`]; nothing changed.
     fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
 
     /// Finds byte `offset` in all bit arrays that the filter ever had, end to end. Returns the layer that has it, and
@@ -115,7 +100,7 @@ impl<R: Rules> Layered for Chain<R> {
     }
 
     fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        self.layers_mut()[layer].merge(offset, bytes)
+        self.layers[layer].merge(offset, bytes)
     }
 
     fn place_of(&self, offset: u64) -> Option<(usize, u64)> {

@@ -8,9 +8,7 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 
 /// Layers, oldest first. Small filters are many: one that has a single layer has it in its own struct, and no list.
-#[derive(Debug)]
 pub enum List<L> {
-    /// A single layer.
     One(L),
     /// Several layers; none only while a filter is being made.
     Several(Vec<L>),
@@ -23,13 +21,10 @@ impl<L> Default for List<L> {
 }
 
 impl<L> From<Vec<L>> for List<L> {
-    fn from(mut layers: Vec<L>) -> Self {
-        match (layers.len(), layers.pop()) {
-            (1, Some(only)) => Self::One(only),
-            (_, newest) => {
-                layers.extend(newest);
-                Self::Several(layers)
-            }
+    fn from(layers: Vec<L>) -> Self {
+        match <[L; 1]>::try_from(layers) {
+            Ok([only]) => Self::One(only),
+            Err(layers) => Self::Several(layers),
         }
     }
 }
@@ -62,10 +57,6 @@ impl<L> List<L> {
         if layers == 1 { 0 } else { layers }
     }
 
-    /// Appends a layer.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
     pub fn push(&mut self, layer: L) -> Result<(), Error> {
         if self.is_empty() {
             *self = Self::One(layer);
@@ -80,10 +71,6 @@ impl<L> List<L> {
         Ok(())
     }
 
-    /// Makes room for `more` layers.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
     pub fn reserve(&mut self, more: usize) -> Result<(), Error> {
         match self {
             Self::One(_) if more > 0 => {
@@ -116,7 +103,6 @@ impl<L> List<L> {
         }
     }
 
-    /// Lets `mover` move the list.
     pub fn relocate(&mut self, mover: &mut impl Mover) {
         if let Self::Several(layers) = self {
             *layers = mover.list(mem::take(layers));

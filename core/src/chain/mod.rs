@@ -5,10 +5,8 @@
 
 pub mod batch;
 pub mod demand;
-pub mod layered;
-pub mod list;
-
-use std::fmt::{self, Debug};
+pub(crate) mod layered;
+pub(crate) mod list;
 
 use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};
@@ -33,7 +31,7 @@ pub const MOST_LAYERS: usize = 1100;
 pub type ShapeOf<R> = <<R as Rules>::Layer as Layer>::Shape;
 
 /// How the filters of a layout hash and grow.
-pub trait Rules: Clone + Debug {
+pub trait Rules: Clone {
     /// The layout.
     const LAYOUT: Layout;
     /// A layer.
@@ -44,10 +42,7 @@ pub trait Rules: Clone + Debug {
     /// The filter's hash function.
     fn hasher(&self) -> &Self::Hasher;
 
-    /// The shape of the next layer after `layers`, oldest first.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if the filter may not grow.
+    /// The shape of the next layer after `layers`, oldest first; [`Error::Full`] if the filter may not grow.
     fn next(
         &self,
         layers: impl ExactSizeIterator<Item = ShapeOf<Self>> + DoubleEndedIterator,
@@ -125,33 +120,19 @@ pub struct LayerShape {
 
 /// A Bloom filter of one layout. It has at least one layer.
 pub struct Chain<R: Rules> {
-    layers: List<R::Layer>,
-    rules: R,
-}
-
-impl<R: Rules> Debug for Chain<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chain({} layers)", self.layers.len())
-    }
+    pub(super) layers: List<R::Layer>,
+    pub(super) rules: R,
 }
 
 impl<R: Rules> Chain<R> {
     /// Makes a filter with `first` as its only layer.
-    ///
-    /// # Errors
-    /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
-    /// behind.
     pub fn new((rules, first): (R, ShapeOf<R>), allowance: Allowance<'_>) -> Result<Self, Error> {
         let mut layers = List::default();
         append(&rules, &mut layers, first, allowance)?;
         Ok(Self { layers, rules })
     }
 
-    /// Makes a new filter like this one.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind. A filter that takes no more memory than
-    /// this one is within every limit.
+    /// Makes a new filter like this one. If that takes no more memory than this one, it is within every limit.
     pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error> {
         let first = self.rules.first_again(&self.layers);
         let takes_more = self.rules.described(first).bytes > R::Layer::bytes_of_all(&self.layers);
@@ -167,35 +148,9 @@ impl<R: Rules> Chain<R> {
         chain
     }
 
-    /// Makes room for `more` layers.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
-    pub(super) fn reserve(&mut self, more: usize) -> Result<(), Error> {
-        self.layers.reserve(more)
-    }
-
-    /// Replaces the rules, and lets `change` rebuild the layers.
-    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut List<R::Layer>)) {
-        self.rules = rules;
-        change(&self.rules, &mut self.layers);
-        R::Layer::start_all_at(&mut self.layers, 0);
-    }
-
     /// The layers, oldest first.
     pub fn layers(&self) -> &[R::Layer] {
         &self.layers
-    }
-
-    /// The layers, to be changed.
-    pub(super) fn layers_mut(&mut self) -> &mut [R::Layer] {
-        &mut self.layers
-    }
-
-    /// The layers, to be changed and added to, and the rules.
-    #[inline(always)]
-    pub(super) fn parts_mut(&mut self) -> (&mut List<R::Layer>, &R) {
-        (&mut self.layers, &self.rules)
     }
 
     /// The rules of the filter.
@@ -328,10 +283,6 @@ fn grow<R: Rules>(layers: &mut List<R::Layer>, rules: &R, allowance: Allowance<'
     append(rules, layers, next, allowance)
 }
 
-/// Appends a layer of shape `new`.
-///
-/// # Errors
-/// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing changed.
 pub(super) fn append<R: Rules>(
     rules: &R,
     layers: &mut List<R::Layer>,

@@ -48,17 +48,11 @@ pub enum ChunkError {
     /// The chunk starts outside of every layer.
     NoLayer,
     /// The chunk ends beyond the layer that it starts in.
-    TooLong {
-        /// Bytes from the chunk's start to the end of the layer.
-        room: u64,
-    },
+    TooLong,
 }
 
 /// The chunk after the one with `iterator`; the header for 0; `None` after the last one, and for an iterator outside
 /// of the filter.
-///
-/// # Errors
-/// [`Error::OutOfMemory`], for the header.
 pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> {
     if iterator == 0 {
         return Ok(Some(Chunk {
@@ -71,16 +65,12 @@ pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> 
 
 /// The bytes of a bit array after the chunk with `iterator`.
 fn piece(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
+    let layers = filter.layers.as_layered();
+    let offset = u64::try_from(iterator.checked_sub(HEADER)?).ok()?;
     // Layers that a window has dropped since the last chunk are left out.
-    let offset = u64::try_from(iterator.checked_sub(HEADER)?)
-        .ok()?
-        .max(filter.layers.as_layered().dropped_bytes());
-    let place = Place::of(filter, offset)?;
-    let rest = filter
-        .layers
-        .as_layered()
-        .array(place.layer)
-        .get(usize::try_from(place.offset).ok()?..)?;
+    let offset = offset.max(layers.dropped_bytes());
+    let (layer, start) = layers.place_of(offset)?;
+    let rest = layers.array(layer).get((offset - start) as usize..)?;
     let bytes = &rest[..rest.len().min(CHUNK_BYTES)];
     Some(Chunk {
         iterator: HEADER
@@ -144,9 +134,6 @@ pub struct Assembly {
 
 impl Assembly {
     /// The filter of a header.
-    ///
-    /// # Errors
-    /// [`DecodeError`].
     pub fn new(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
         let filter = load_header(&header, allowance)?;
         let begin = filter.layers.as_layered().dropped_bytes();
@@ -160,14 +147,9 @@ impl Assembly {
         })
     }
 
-    /// Prepares for the next chunk, of `length` bytes.
-    ///
-    /// # Errors
-    /// Why this cannot be the next chunk.
+    /// Prepares for the next chunk, of `length` bytes. The error says why it cannot be the next.
     pub fn next(&mut self, iterator: i64, length: u64) -> Result<(), &'static str> {
-        let end = iterator
-            .checked_sub(HEADER)
-            .and_then(|end| u64::try_from(end).ok());
+        let end = u64::try_from(iterator.saturating_sub(HEADER)).ok();
         let end = end.filter(|&end| end > self.end && length > 0);
         let end = end.ok_or("a chunk is not behind the one before it")?;
         let start = end.checked_sub(length).filter(|&start| start >= self.end);
@@ -183,11 +165,8 @@ impl Assembly {
     /// Sets the bits of the next piece of a chunk, whose place was checked.
     pub fn append(&mut self, piece: &[u8]) {
         let offset = self.end - self.begin;
-        let merged = self
-            .filter
-            .layers
-            .as_layered_mut()
-            .merge(self.layer, offset, piece);
+        let layers = self.filter.layers.as_layered_mut();
+        let merged = layers.merge(self.layer, offset, piece);
         debug_assert!(merged.is_ok(), "the chunk has its place");
         self.end += piece.len() as u64;
     }
@@ -213,7 +192,6 @@ impl Assembly {
         true
     }
 
-    /// Bytes of the layer of the last chunk.
     fn bytes(&self) -> u64 {
         self.filter.layers.as_layered().array(self.layer).len() as u64
     }
@@ -233,9 +211,6 @@ pub fn has_bits_of_items(filter: &Filter) -> bool {
 }
 
 /// The filter that a header describes: its items are counted, and all of its bits are unset.
-///
-/// # Errors
-/// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     match bytes.first_chunk() {
         Some(&blocked::MAGIC) => blocked::load_header(bytes, allowance),
@@ -250,9 +225,6 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
 
 /// Sets the bits of a chunk, other than a header, and returns whether that changed any. Bits are never unset, so that
 /// an item that was added between chunks is not forgotten.
-///
-/// # Errors
-/// [`ChunkError`]; nothing changed.
 pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bool, ChunkError> {
     let end = u64::try_from(iterator).ok().filter(|&end| end > 0);
     let start = end.and_then(|end| end.checked_sub(bytes.len() as u64));
@@ -261,22 +233,19 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
         .ok_or(ChunkError::NoPlace)?
         .checked_sub(HEADER.unsigned_abs())
         .ok_or(ChunkError::NoLayer)?;
-    if start.saturating_add(bytes.len() as u64) <= filter.layers.as_layered().dropped_bytes() {
+    let layers = filter.layers.as_layered_mut();
+    if start.saturating_add(bytes.len() as u64) <= layers.dropped_bytes() {
         // Its layer existed, and was dropped.
         return Ok(false);
     }
-    let Place { layer, offset, room } = Place::of(filter, start).ok_or(ChunkError::NoLayer)?;
-    let layers = filter.layers.as_layered_mut();
+    let (layer, begin) = layers.place_of(start).ok_or(ChunkError::NoLayer)?;
     let before = layers.stats(layer).bits_set;
-    let merged = layers.merge(layer, offset, bytes);
-    merged.map_err(|_| ChunkError::TooLong { room })?;
+    let merged = layers.merge(layer, start - begin, bytes);
+    merged.map_err(|_| ChunkError::TooLong)?;
     Ok(layers.stats(layer).bits_set > before)
 }
 
 /// A copy with memory of its own. Memory that was never written to stays untouched in the copy.
-///
-/// # Errors
-/// [`DecodeError::OutOfMemory`]; nothing is left behind.
 pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let layers = filter.layers.as_layered();
     let mut copy = load_header(&try_header(&filter.layers, None)?, allowance)?;
@@ -298,35 +267,12 @@ pub fn header(filter: &Filter) -> Vec<u8> {
 }
 
 /// The first chunk of a dump, or an error without memory for it, where [`header`] ends the process.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 fn try_header(layers: &Layers, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
     match layers {
         Layers::Blocked(chain, _) => blocked::header(chain, exceptions),
         Layers::Windowed(windowed) => blocked::layers::header_of_windowed(windowed),
         Layers::Valkey(chain) => valkey::header(chain),
         Layers::Classic(chain) => classic::header(chain),
-    }
-}
-
-/// The position of a byte in a filter's bit arrays.
-struct Place {
-    layer: usize,
-    /// Bytes of the layer before the position.
-    offset: u64,
-    /// Bytes of the layer from the position on.
-    room: u64,
-}
-
-impl Place {
-    /// Finds the byte at `offset` in the bits of all layers, end to end.
-    fn of(filter: &Filter, offset: u64) -> Option<Self> {
-        let layers = filter.layers.as_layered();
-        let (layer, start) = layers.place_of(offset)?;
-        let offset = offset - start;
-        let room = (layers.array(layer).len() as u64).checked_sub(offset)?;
-        Some(Self { layer, offset, room })
     }
 }
 
@@ -471,12 +417,10 @@ mod tests {
             let loaded = reloaded(&grown);
             let copied = copy(&grown, UNLIMITED).unwrap();
             for filter in [grown, loaded, copied] {
-                let mut start = 0;
+                let (mut start, layers) = (0, filter.layers.as_layered());
                 for (layer, stats) in filter.layer_stats().enumerate() {
                     for offset in [0, 1, stats.shape.bytes - 1] {
-                        let place = Place::of(&filter, start + offset).unwrap();
-                        let found = (place.layer, place.offset, place.room);
-                        assert_eq!(found, (layer, offset, stats.shape.bytes - offset));
+                        assert_eq!(layers.place_of(start + offset), Some((layer, start)));
                     }
                     start += stats.shape.bytes;
                     let before = filter.bytes_with(layer + 1) - filter.bytes_with(layer);
@@ -487,7 +431,7 @@ mod tests {
                     };
                     assert!(layout == Layout::Valkey || before == stats.shape.bytes + own);
                 }
-                assert!(Place::of(&filter, start).is_none());
+                assert_eq!(layers.place_of(start), None);
             }
         }
     }
@@ -553,9 +497,7 @@ mod tests {
                             let place = &naive[start as usize..][..length as usize];
                             Ok(place.iter().zip(&bytes).any(|(place, byte)| byte & !place > 0))
                         }
-                        Some(layer) if start >= 0 => Err(ChunkError::TooLong {
-                            room: (layer - from) as u64,
-                        }),
+                        Some(_) if start >= 0 => Err(ChunkError::TooLong),
                         _ if start >= -1 && iterator > 0 => Err(ChunkError::NoLayer),
                         _ => Err(ChunkError::NoPlace),
                     };

@@ -1,28 +1,25 @@
 //! RedisBloom's formats: the RDB stream of a filter, and the header of its chunks.
 //! docs/design.md has their bytes, under "Stored bytes".
-//!
-//! [`classic`](crate::layouts::classic) explains the fields, and which of them follow from others. What follows from
-//! others is checked: a filter whose fields disagree would look for its items in the wrong places.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, push, reserved};
+use crate::chain::layered::Layered as _;
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules as _, ask_for_next, sum};
 use crate::codec::fields::{DecodeError, Fields, put, require, restored};
 use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
 use crate::layouts::classic::{Classic, Layer, Options, Shape};
 
-/// Bytes of a chunk header before its layers.
+/// Bytes of a chunk header before its layers, and of each of them.
 const HEAD_BYTES: usize = 20;
-/// Bytes of a layer in a chunk header.
 const LAYER_BYTES: usize = 53;
 /// The expansion of filters stored before it could be chosen.
 const EARLY_EXPANSION: u64 = 2;
 
 /// Writes a filter to an RDB stream, as RedisBloom does.
 pub fn save(chain: &Chain<Classic>, sink: &mut dyn Sink) {
-    sink.put_unsigned(items(chain));
+    sink.put_unsigned(chain.items(0));
     sink.put_unsigned(chain.layers().len() as u64);
     sink.put_unsigned(u64::from(chain.rules().options().word()));
     sink.put_unsigned(u64::from(chain.rules().expansion()));
@@ -40,10 +37,6 @@ pub fn save(chain: &Chain<Classic>, sink: &mut dyn Sink) {
 }
 
 /// Reads a filter from an RDB stream whose first two integers, `items` and `layers`, were read already.
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter that fits into memory. Nothing is left
-/// allocated.
 pub fn load(
     items: u64,
     layers: u64,
@@ -94,21 +87,11 @@ pub fn load(
     loader.finish()
 }
 
-/// The chunk header of `chain`.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     let layers = chain.layers();
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
-    let (options, expansion) = (chain.rules().options(), chain.rules().expansion());
-    put!(
-        bytes,
-        items(chain),
-        layers.len() as u32,
-        options.word(),
-        expansion
-    );
+    put!(bytes, chain.items(0), layers.len() as u32);
+    put!(bytes, chain.rules().options().word(), chain.rules().expansion());
     for layer in layers {
         let shape = layer.shape();
         put!(bytes, shape.bytes, shape.bits, layer.items(), shape.error_rate);
@@ -117,22 +100,12 @@ pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// The filter that a chunk header describes, with its items counted and all of its bits unset.
-///
-/// # Errors
-/// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
-/// allocated.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Classic>, DecodeError> {
     let mut fields = Fields(bytes);
     let items = fields.u64()?;
     let layers = fields.u32()?;
     let (options, expansion) = (fields.u32()?, fields.u32()?);
-    let layer_bytes = fields.0.len();
-    let is_whole = layer_bytes.is_multiple_of(LAYER_BYTES);
-    require(
-        is_whole && layer_bytes / LAYER_BYTES == layers as usize,
-        "header length",
-    )?;
+    require(fields.0.len() == layers as usize * LAYER_BYTES, "header length")?;
     let mut loader = Loader::new(items, u64::from(layers), options, expansion)?;
     // Nothing is allocated for layers until all of their sizes are valid and the sum is allowed.
     let mut stored = reserved(layers as usize)?;
@@ -153,18 +126,12 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
         stored.push((shape, items));
     }
     let arrays = sum(stored.iter().map(|(shape, _)| shape.bytes));
-    let bytes = Classic::bytes(stored.len(), arrays);
-    ask(0, bytes, None, allowance)?;
+    ask(0, Classic::bytes(stored.len(), arrays), None, allowance)?;
     for (shape, items) in stored {
         loader.append(shape, || Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?))?;
         loader.count(items)?;
     }
     loader.finish()
-}
-
-/// Number of items that the filter counts, in all layers.
-fn items(chain: &Chain<Classic>) -> u64 {
-    sum(chain.layers().iter().map(|layer| layer.items()))
 }
 
 /// A stored filter while its layers are being read.
@@ -198,7 +165,6 @@ impl Loader {
         Ok(())
     }
 
-    /// Checks and appends the next layer.
     fn append(
         &mut self,
         shape: Shape,
@@ -218,7 +184,7 @@ impl Loader {
         let layer = self.layers.last_mut().ok_or(wrong)?;
         require(items <= layer.capacity(), "items")?;
         self.items_to_come = self.items_to_come.checked_sub(items).ok_or(wrong)?;
-        layer.set_items(items);
+        layer.items = items;
         Ok(())
     }
 

@@ -4,7 +4,6 @@
 use super::stream::Array;
 use crate::bits::array::{BitArray, is_sparse};
 use crate::error::{self, Error};
-use crate::params::ErrorRate;
 
 /// Why stored bytes are no filter. Nothing is left behind.
 ///
@@ -93,39 +92,26 @@ pub(crate) use put;
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl Fields<'_> {
-    /// Reads the next `N` bytes.
     pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (field, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.0 = rest;
         Ok(*field)
     }
 
-    /// Reads the next byte.
     pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
         self.take().map(u8::from_le_bytes)
     }
 
-    /// Reads the next 32-bit integer.
     pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// Reads the next 64-bit integer.
     pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// Reads the next double.
     pub(crate) fn f64(&mut self) -> Result<f64, DecodeError> {
         self.take().map(f64::from_le_bytes)
-    }
-
-    /// Reads the next double, the error rate of a blocked filter.
-    pub(crate) fn error_rate(&mut self) -> Result<ErrorRate, DecodeError> {
-        let rate = self.f64()?;
-        let used = ErrorRate::new(rate).ok();
-        used.filter(|used| used.value() == rate)
-            .ok_or(DecodeError::Field("error rate"))
     }
 }
 

@@ -1,9 +1,11 @@
-//! Filters of any layout as stored bytes: a module for each layout, and the pieces of a dump.
+//! Filters of any layout as stored bytes: a module for each layout, and the pieces of a dump. What is read is one whole,
+//! valid filter that fits into memory, or a [`DecodeError`]. A field that follows from others is checked: a filter whose
+//! fields disagree would look for its items in the wrong places, or for ever.
 
-pub mod blocked;
+pub(crate) mod blocked;
 pub mod chunks;
-pub mod classic;
-pub mod fields;
+pub(crate) mod classic;
+pub(crate) mod fields;
 pub mod stream;
 pub mod valkey;
 
@@ -21,7 +23,10 @@ pub const ENCODING_VERSION: i32 = 4;
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
     match &filter.layers {
         Layers::Blocked(chain, exceptions) => blocked::save(chain, exceptions.as_deref(), sink),
-        Layers::Windowed(windowed) => blocked::layers::save_windowed(windowed, sink),
+        Layers::Windowed(windowed) => {
+            let header = blocked::layers::header_of_windowed(windowed);
+            blocked::layers::save(header, windowed.layers(), sink);
+        }
         Layers::Valkey(chain) => valkey::save(chain, sink),
         Layers::Classic(chain) => classic::save(chain, sink),
     }
@@ -37,9 +42,6 @@ pub fn save_for_digest(filter: &Filter, sink: &mut dyn Sink) {
 
 /// Reads a filter of any layout but valkey-bloom's from an RDB stream of `encoding_version`. (The streams of
 /// [`valkey`] have a type of their own.)
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter.
 pub fn load(
     source: &mut impl Source,
     encoding_version: i32,

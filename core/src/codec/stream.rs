@@ -32,12 +32,6 @@ pub enum Array {
     Bytes(Box<[u8]>),
 }
 
-impl std::fmt::Debug for Array {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Array({} bytes)", self.bytes().len())
-    }
-}
-
 impl Array {
     /// The bytes of the string.
     pub fn bytes(&self) -> &[u8] {

@@ -1,9 +1,5 @@
 //! valkey-bloom's formats: the RDB stream of a filter, the data of BF.LOAD, and a header for chunks.
 //! docs/design.md has their bytes, under "Stored bytes".
-//!
-//! [`valkey`](crate::layouts::valkey) explains the fields, and which of them follow from others. What follows from
-//! others is checked: a filter whose fields disagree would look for its items in the wrong places, or for
-//! ever.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
@@ -25,9 +21,8 @@ const LOAD_HEAD_BYTES: usize = 30;
 const LOAD_LAYER_BYTES: usize = 24;
 /// The first bytes of a chunk header. The last of them is the format version.
 pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x02";
-/// Bytes of a chunk header before its layers.
+/// Bytes of a chunk header before its layers, and of each of them.
 const HEADER_BYTES: usize = 68;
-/// Bytes of a layer in a chunk header.
 const HEADER_LAYER_BYTES: usize = 24;
 
 /// Writes a filter to an RDB stream, as valkey-bloom does.
@@ -60,10 +55,6 @@ pub fn save_for_digest(chain: &Chain<Valkey>, sink: &mut dyn Sink) {
 }
 
 /// Reads a filter from an RDB stream.
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter of `encoding_version` that fits into memory.
-/// Nothing is left allocated.
 pub fn load(
     source: &mut impl Source,
     encoding_version: i32,
@@ -101,24 +92,13 @@ pub fn load(
 }
 
 /// The data with which BF.LOAD makes `chain` again.
-///
-/// # Errors
-/// [`Error::OutOfMemory`] if the data cannot be allocated.
 pub fn encode(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
     let rules = chain.rules();
     let mut bytes: Vec<u8> = reserved(encoded_bytes(chain))?;
-    put!(
-        bytes,
-        LOAD_VERSION,
-        rules.expansion(),
-        rules.error_rate(),
-        rules.tightening().value()
-    );
-    put!(
-        bytes,
-        u8::from(rules.seed().is_random()),
-        chain.layers().len() as u64
-    );
+    put!(bytes, LOAD_VERSION, rules.expansion(), rules.error_rate());
+    put!(bytes, rules.tightening().value());
+    put!(bytes, u8::from(rules.seed().is_random()));
+    put!(bytes, chain.layers().len() as u64);
     for layer in chain.layers() {
         put!(bytes, layer.stored_bytes().len() as u64);
         bytes.extend_from_slice(layer.stored_bytes());
@@ -135,9 +115,6 @@ pub fn encoded_bytes(chain: &Chain<Valkey>) -> usize {
 }
 
 /// The filter that BF.LOAD makes from its data.
-///
-/// # Errors
-/// [`DecodeError`] unless `bytes` are one valid filter that fits into memory. Nothing is left allocated.
 pub fn decode(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, DecodeError> {
     let mut fields = Fields(bytes);
     let version = fields.u8()?;
@@ -166,9 +143,6 @@ pub fn decode(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, D
 }
 
 /// The chunk header of `chain`.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
     let (rules, layers) = (chain.rules(), chain.layers());
     let mut bytes: Vec<u8> = reserved(HEADER_BYTES + layers.len() * HEADER_LAYER_BYTES)?;
@@ -183,20 +157,14 @@ pub fn header(chain: &Chain<Valkey>) -> Result<Vec<u8>, Error> {
 }
 
 /// The filter that a chunk header describes, with its items counted and all of its bits unset.
-///
-/// # Errors
-/// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
-/// allocated.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valkey>, DecodeError> {
     let mut fields = Fields(bytes);
     require(fields.take()? == MAGIC && fields.u32()? == 0, "magic")?;
     let layers = fields.u32()?;
     let (error_rate, tightening) = (fields.f64()?, fields.f64()?);
     let (expansion, seed) = (fields.u32()?, SipSeed(fields.take()?));
-    let layer_bytes = fields.0.len();
-    let is_whole = layer_bytes.is_multiple_of(HEADER_LAYER_BYTES);
     require(
-        is_whole && layer_bytes / HEADER_LAYER_BYTES == layers as usize,
+        fields.0.len() == layers as usize * HEADER_LAYER_BYTES,
         "header length",
     )?;
     let mut loader = Loader::new(layers.into(), expansion, error_rate, tightening, seed.is_random())?;
@@ -211,15 +179,13 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
         stored.push((shape, items));
     }
     let arrays = sum(stored.iter().map(|(shape, _)| shape.bytes));
-    let bytes = Valkey::bytes(stored.len(), arrays);
-    ask(0, bytes, None, allowance)?;
+    ask(0, Valkey::bytes(stored.len(), arrays), None, allowance)?;
     for (shape, items) in stored {
         loader.push(shape, items, || Ok(shape.array()?))?;
     }
     Ok(loader.finish())
 }
 
-/// Reads a boolean.
 fn flag(value: u64) -> Result<bool, DecodeError> {
     match value {
         0 => Ok(false),
@@ -228,7 +194,6 @@ fn flag(value: u64) -> Result<bool, DecodeError> {
     }
 }
 
-/// The rate of layer `index`.
 fn rate(rules: &Valkey, index: usize) -> Result<f64, DecodeError> {
     rules.rate(index).ok_or(DecodeError::Field("tightening ratio"))
 }
@@ -326,18 +291,15 @@ impl Loader {
         let capacity = self.capacity.saturating_add(shape.capacity);
         require(capacity <= MOST_ITEMS, "capacity")?;
         let is_newest = self.layers.len() as u64 + 1 == self.count;
-        require(
-            items == shape.capacity || items < shape.capacity && is_newest,
-            "items",
-        )?;
+        let fits = items == shape.capacity || items < shape.capacity && is_newest;
+        require(fits, "items")?;
         let mut layer = shape.with_array(array()?);
-        layer.set_items(items);
+        layer.items = items;
         push(&mut self.layers, layer)?;
         self.capacity = capacity;
         Ok(())
     }
 
-    /// The complete filter.
     fn finish(self) -> Chain<Valkey> {
         let rules = self.rules.unwrap_or(self.seedless);
         Chain::of_layers(rules, self.layers)

@@ -8,12 +8,13 @@ use crate::chain::batch::Layer as _;
 use crate::checks::Invalid;
 use crate::exceptions::Exceptions;
 use crate::item::ItemHash;
+use crate::layers::Layers;
 use crate::layouts::blocked::sizing::Geometry;
-use crate::layouts::blocked::window::Windowed;
+use crate::layouts::blocked::window::{Slice, Windowed};
 use crate::layouts::blocked::{self, Blocked};
 use crate::layouts::classic::{self, Classic, Options};
 use crate::layouts::valkey::{self, Valkey};
-use crate::params::{ErrorRate, Growth, Seed, SipSeed, Tightening, Time};
+use crate::params::{Capacity, ErrorRate, Growth, Seed, SipSeed, Tightening, Time, Window};
 use crate::spec::ValkeySpec;
 use crate::tests::oracle::growing;
 use crate::{Filter, UNLIMITED};
@@ -43,7 +44,7 @@ fn layers(count: usize) -> Vec<blocked::Layer> {
 
 /// A layer that counts `items` items, and has as many bits set.
 fn filled(mut layer: blocked::Layer, items: u64) -> blocked::Layer {
-    layer.set_items(items);
+    layer.items = items;
     set_ones(&mut layer, items);
     layer
 }
@@ -53,7 +54,7 @@ fn set_ones(layer: &mut blocked::Layer, ones: u64) {
     let bytes: Vec<u8> = (0..ones.div_ceil(8))
         .map(|byte| 0xff >> (8 - (ones - 8 * byte).min(8)))
         .collect();
-    layer.bits_mut().merge(0, &bytes).unwrap();
+    layer.bits.merge(0, &bytes).unwrap();
 }
 
 fn chain(growth: Growth, layers: Vec<blocked::Layer>) -> Filter {
@@ -69,11 +70,22 @@ fn times(count: usize) -> Vec<(Time, Time)> {
         .collect()
 }
 
+/// A filter whose slices open and close at these times, with these layers.
+fn of_slices(slices: impl IntoIterator<Item = (Time, Time, Vec<blocked::Layer>)>) -> Windowed {
+    let window = Window::new(8, 8, false).unwrap();
+    let mut windowed = Windowed::empty(rules(growing(2)), window, Capacity::new(1000).unwrap());
+    for (opens, closes, layers) in slices {
+        let chain = Chain::of_layers(windowed.rules.clone(), layers);
+        windowed.slices.push(Slice { opens, closes, chain });
+    }
+    windowed
+}
+
 /// A filter with a window, with a layer in each slice.
 fn windowed(layers: Vec<blocked::Layer>, times: Vec<(Time, Time)>) -> Filter {
     let slices = times.into_iter().zip(layers);
     let slices = slices.map(|((opens, closes), layer)| (opens, closes, vec![layer]));
-    Windowed::of_slices(rules(growing(2)), slices).into()
+    of_slices(slices).into()
 }
 
 /// Filters of these layers: a chain without and with an exception, and a window.
@@ -87,8 +99,11 @@ fn everywhere(layers: impl Fn() -> Vec<blocked::Layer>) -> Vec<(&'static str, Fi
     ]
 }
 
+/// A filter with these exceptions, also with an empty set, which no filter otherwise has.
 fn excepting(mut filter: Filter, set: Exceptions) -> Filter {
-    filter.force_exceptions(set);
+    if let Layers::Blocked(_, held) = &mut filter.layers {
+        *held = Some(Box::new(set));
+    }
     filter
 }
 
@@ -142,7 +157,7 @@ fn valkey_of(expansion: u32, layers: Vec<valkey::Layer>) -> Filter {
 
 fn valkey_layer(shape: valkey::Shape, items: u64) -> valkey::Layer {
     let mut layer = valkey::Layer::make(shape).unwrap();
-    layer.set_items(items);
+    layer.items = items;
     layer
 }
 
@@ -236,7 +251,7 @@ fn geometry_of_blocked_layers() {
                 layers[at] = blocked::Layer::stored(shape, BitArray::zeroed(lines).unwrap(), items);
                 layers
             }) {
-                let expected = Err(Invalid::Geometry { layer: at });
+                let expected = Err(Invalid::Geometry(at));
                 assert_eq!(filter.validate(), expected, "{place}: {what} in layer {at}");
                 assert_eq!(filter.validate_composed(), expected, "{place}: {what}");
             }
@@ -249,7 +264,7 @@ fn geometry_of_blocked_layers() {
                 layers[at] = blocked::Layer::stored(shape, BitArray::zeroed(lines).unwrap(), items);
                 layers
             }) {
-                let expected = Err(Invalid::Geometry { layer: at });
+                let expected = Err(Invalid::Geometry(at));
                 assert_eq!(filter.validate(), expected, "{place}: {more} line in layer {at}");
             }
         }
@@ -285,7 +300,7 @@ fn geometry_of_classic_and_valkey_layers() {
         for before in 0..2 {
             let mut layers: Vec<_> = (0..before).map(|_| classic_layer(classic_shape())).collect();
             layers.push(classic_layer(shape));
-            let expected = Err(Invalid::Geometry { layer: before });
+            let expected = Err(Invalid::Geometry(before));
             assert_eq!(classic_of(TODAY, layers).validate(), expected, "{shape:?}");
         }
     }
@@ -316,7 +331,7 @@ fn geometry_of_classic_and_valkey_layers() {
             ..second
         },
     ] {
-        assert_eq!(wrong(shape), Err(Invalid::Geometry { layer: 1 }), "{shape:?}");
+        assert_eq!(wrong(shape), Err(Invalid::Geometry(1)), "{shape:?}");
     }
 }
 
@@ -326,10 +341,10 @@ fn items() {
         for (place, filter) in everywhere(|| {
             let mut layers = layers(3);
             let capacity = layers[at].capacity();
-            layers[at].set_items(capacity + 1);
+            layers[at].items = capacity + 1;
             layers
         }) {
-            let expected = Err(Invalid::Items { layer: at });
+            let expected = Err(Invalid::Items(at));
             assert_eq!(filter.validate(), expected, "{place}, layer {at}");
             assert_eq!(filter.validate_composed(), expected, "{place}, layer {at}");
         }
@@ -341,21 +356,18 @@ fn items() {
         };
         vec![blocked::Layer::make(shape).unwrap()]
     }) {
-        assert_eq!(filter.validate(), Err(Invalid::Items { layer: 0 }), "{place}");
+        assert_eq!(filter.validate(), Err(Invalid::Items(0)), "{place}");
     }
     let mut layer = classic_layer(classic_shape());
-    layer.set_items(CAPACITY + 1);
+    layer.items = CAPACITY + 1;
     let layers = vec![classic_layer(classic_shape()), layer];
-    assert_eq!(
-        classic_of(TODAY, layers).validate(),
-        Err(Invalid::Items { layer: 1 })
-    );
+    assert_eq!(classic_of(TODAY, layers).validate(), Err(Invalid::Items(1)));
     let [first, second] = valkey_shapes();
     let layers = vec![
         valkey_layer(first, CAPACITY),
         valkey_layer(second, second.capacity + 1),
     ];
-    assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::Items { layer: 1 }));
+    assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::Items(1)));
 }
 
 #[test]
@@ -363,33 +375,30 @@ fn not_full() {
     for at in 0..2 {
         let mut layers = layers(3);
         let less = layers[at].items() - 1;
-        layers[at].set_items(less);
+        layers[at].items = less;
         let filter = chain(growing(2), layers);
-        assert_eq!(filter.validate(), Err(Invalid::NotFull { layer: at }));
+        assert_eq!(filter.validate(), Err(Invalid::NotFull(at)));
     }
     // In a window, a layer may have room left when the next slice begins, but not when a further layer of its
     // slice is added.
     let two = || {
         let mut layers = layers(2);
-        layers[0].set_items(CAPACITY - 1);
+        layers[0].items = CAPACITY - 1;
         layers
     };
     assert_eq!(windowed(two(), times(2)).validate(), Ok(()));
     let in_one_slice = |own: Vec<blocked::Layer>| {
         let slices = [(1, 2, vec![layers(1).remove(0)]), (3, 4, own)];
-        Filter::from(Windowed::of_slices(rules(growing(2)), slices))
+        Filter::from(of_slices(slices))
     };
     assert_eq!(in_one_slice(layers(2)).validate(), Ok(()));
     let broken = in_one_slice(two());
-    assert_eq!(broken.validate(), Err(Invalid::NotFull { layer: 1 }));
-    assert_eq!(broken.validate_composed(), Err(Invalid::NotFull { layer: 1 }));
+    assert_eq!(broken.validate(), Err(Invalid::NotFull(1)));
+    assert_eq!(broken.validate_composed(), Err(Invalid::NotFull(1)));
 
     let [first, second] = valkey_shapes();
     let layers = vec![valkey_layer(first, CAPACITY - 1), valkey_layer(second, 0)];
-    assert_eq!(
-        valkey_of(2, layers).validate(),
-        Err(Invalid::NotFull { layer: 0 })
-    );
+    assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::NotFull(0)));
 }
 
 #[test]
@@ -409,16 +418,16 @@ fn slices_in_time() {
     for at in 0..2 {
         let mut back = times(3);
         back[at + 1].0 = back[at].0 - 1;
-        let expected = Err(Invalid::Times { slice: at });
+        let expected = Err(Invalid::Times(at));
         assert_eq!(windowed(layers(3), back).validate(), expected, "{at}");
         let mut late = times(3);
         late[at].1 = late[at + 1].1 + 1;
         assert_eq!(windowed(layers(3), late).validate(), expected, "{at}");
     }
-    let empty = Windowed::of_slices(rules(growing(2)), [(1, 2, layers(1)), (3, 4, Vec::new())]);
-    assert_eq!(Filter::from(empty).validate(), Err(Invalid::Times { slice: 1 }));
+    let empty = of_slices([(1, 2, layers(1)), (3, 4, Vec::new())]);
+    assert_eq!(Filter::from(empty).validate(), Err(Invalid::Times(1)));
     let backwards = windowed(layers(1), vec![(2, 1)]);
-    assert_eq!(backwards.validate(), Err(Invalid::Times { slice: 0 }));
+    assert_eq!(backwards.validate(), Err(Invalid::Times(0)));
 }
 
 #[test]
@@ -431,11 +440,7 @@ fn capacity() {
             let items = if at == 1 { shape.capacity } else { 3 };
             layers[at] = filled(blocked::Layer::make(shape).unwrap(), items);
             let filter = chain(growing(2), layers);
-            assert_eq!(
-                filter.validate(),
-                Err(Invalid::Capacity { layer: at }),
-                "{at}, {more}"
-            );
+            assert_eq!(filter.validate(), Err(Invalid::Capacity(at)), "{at}, {more}");
             assert_eq!(filter.validate_composed(), Ok(()), "{at}, {more}");
         }
     }
@@ -443,10 +448,7 @@ fn capacity() {
     for capacity in [second.capacity - 1, second.capacity + 1] {
         let shape = valkey::Shape::sized(capacity, second.error_rate, second.seed);
         let layers = vec![valkey_layer(first, CAPACITY), valkey_layer(shape, 0)];
-        assert_eq!(
-            valkey_of(2, layers).validate(),
-            Err(Invalid::Capacity { layer: 1 })
-        );
+        assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::Capacity(1)));
     }
 }
 
@@ -456,7 +458,7 @@ fn bits_set() {
         // More bits counted than set, and more set than counted.
         for (place, filter) in everywhere(|| {
             let mut layers = layers(3);
-            layers[at].bits_mut().count_set(1);
+            layers[at].bits.count_set(1);
             layers
         }) {
             let recounted = layers(3)[at].bits().ones();
@@ -470,7 +472,7 @@ fn bits_set() {
         }
         for (place, filter) in everywhere(|| {
             let mut layers = layers(3);
-            let last = layers[at].bits_mut().units_mut().last_mut().unwrap();
+            let last = layers[at].bits.units_mut().last_mut().unwrap();
             *bytemuck::bytes_of_mut(last).last_mut().unwrap() |= 0x80;
             layers
         }) {
@@ -484,7 +486,7 @@ fn bits_set() {
         }
     }
     let mut layer = classic_layer(classic_shape());
-    layer.words_mut().count_set(3);
+    layer.words.count_set(3);
     let expected = |layer| {
         Err(Invalid::BitsSet {
             layer,
@@ -519,23 +521,19 @@ fn fill() {
             let mut layers = layers(3);
             let (shape, items) = (layers[at].shape(), layers[at].items());
             layers[at] = blocked::Layer::make(shape).unwrap();
-            layers[at].set_items(items);
+            layers[at].items = items;
             set_ones(&mut layers[at], items - 1);
             layers
         }) {
-            let expected = Err(Invalid::Fill { layer: at });
+            let expected = Err(Invalid::Fill(at));
             assert_eq!(filter.validate(), expected, "{place}, layer {at}");
         }
         for (ones, is_valid) in [(3 * most, true), (3 * most + 1, false)] {
             let mut layer = blocked::Layer::make(shape).unwrap();
-            layer.set_items(3);
+            layer.items = 3;
             set_ones(&mut layer, ones);
             let filter = windowed(vec![layer], times(1));
-            let expected = if is_valid {
-                Ok(())
-            } else {
-                Err(Invalid::Fill { layer: 0 })
-            };
+            let expected = if is_valid { Ok(()) } else { Err(Invalid::Fill(0)) };
             assert_eq!(filter.validate(), expected, "layer {at}, {ones} bits");
         }
     }
@@ -566,7 +564,7 @@ fn budget() {
                     assert_eq!(result, Ok(()), "{place}, {rate}");
                     continue;
                 }
-                let Err(Invalid::Budget { sum }) = result else {
+                let Err(Invalid::Budget(sum)) = result else {
                     panic!("{place}, {rate}: {result:?}");
                 };
                 assert!(

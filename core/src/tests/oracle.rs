@@ -177,7 +177,7 @@ pub fn filter(spec: impl Into<Spec>) -> Filter {
 pub fn chain(filter: &Filter) -> &Chain<Blocked> {
     match &filter.layers {
         Layers::Blocked(chain, _) => chain,
-        other => panic!("no chain of the blocked layout: {other:?}"),
+        _ => panic!("no chain of the blocked layout"),
     }
 }
 

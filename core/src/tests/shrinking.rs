@@ -156,7 +156,7 @@ proptest! {
 fn classic(filter: &Filter) -> &crate::chain::Chain<Classic> {
     match &filter.layers {
         Layers::Classic(chain) => chain,
-        other => panic!("no classic chain: {other:?}"),
+        _ => panic!("no classic chain"),
     }
 }
 

@@ -185,34 +185,31 @@ fn a_filter_grows_as_far_as_it_is_foretold() {
     let limit = Some(128 << 20);
     assert_eq!(
         usual.scaled_capacity(100, u64::MAX, limit),
-        Err(Unreached::Bytes { capacity: 26_214_300 })
+        Err(Unreached::Bytes(26_214_300))
     );
     assert_eq!(usual.scaled_capacity(100, 26_214_300, limit), Ok(26_214_300));
     assert_eq!(usual.scaled_capacity(100, 1, limit), Ok(100));
     // The capacity with its next layer would not fit into a reply.
     let reached = usual.scaled_capacity(100, u64::MAX, None).unwrap_err();
     assert!(
-        matches!(reached, Unreached::Items { capacity } if capacity == 100 * ((1 << 56) - 1)),
+        matches!(reached, Unreached::Items(capacity) if capacity == 100 * ((1 << 56) - 1)),
         "{reached:?}"
     );
     // A rate that is halved 1,022 times is 0.
     let same = valkey(10, 0.5, 1, 0.5).rules();
     assert_eq!(
         same.scaled_capacity(10, u64::MAX, None),
-        Err(Unreached::Rate { capacity: 10_210 })
+        Err(Unreached::Rate(10_210))
     );
     // The forecast ends however near to 1 the ratio is.
     let slow = valkey(1, 0.5, 1, 0.999_999_999).rules();
     assert_eq!(
         slow.scaled_capacity(1, u64::MAX, None),
-        Err(Unreached::Layers { capacity: 1100 })
+        Err(Unreached::Layers(1100))
     );
     // The smallest ratio leaves no second layer.
     let steep = valkey(8, 0.1, 2, f64::MIN_POSITIVE).rules();
-    assert_eq!(
-        steep.scaled_capacity(8, u64::MAX, None),
-        Err(Unreached::Rate { capacity: 8 })
-    );
+    assert_eq!(steep.scaled_capacity(8, u64::MAX, None), Err(Unreached::Rate(8)));
     assert_eq!(Valkey::bytes(0, 0), 48);
 }
 

@@ -22,13 +22,10 @@ use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time
 pub const VERSION: u64 = 3;
 /// The first bytes of a header. The last of them is the format version.
 pub const MAGIC: [u8; 8] = [b'B', b'L', b'O', b'O', b'M', 0, 0, VERSION as u8];
-/// Bytes of a header before its slices or layers, without a window.
+/// Bytes of the parts of a header: the head, what a window adds to it, a slice, a layer.
 pub(crate) const HEAD_BYTES: usize = 48;
-/// Bytes that the head of a filter with a window has in addition.
 pub(crate) const WINDOW_BYTES: usize = 32;
-/// Bytes of a slice in a header.
 pub(crate) const SLICE_BYTES: usize = 24;
-/// Bytes of a layer in a header.
 pub(crate) const LAYER_BYTES: usize = 48;
 /// The most layers of a filter with a window in a header, since to find a layer takes a pass over the slices. Clients
 /// make at most [`MOST_LAYERS`].
@@ -39,21 +36,15 @@ const LATEST_STORED: Time = i64::MAX as Time;
 /// needs a buffer of its size.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Writes a filter without a window, and without its exceptions, to an RDB stream.
-pub fn save(chain: &Chain<Blocked>, exceptions: usize, sink: &mut dyn Sink) {
-    save_parts(&or_abort(header(chain, exceptions)), chain.layers().iter(), sink);
-}
-
-/// Writes a filter with a window to an RDB stream.
-pub fn save_windowed(windowed: &Windowed, sink: &mut dyn Sink) {
-    save_parts(&or_abort(header_of_windowed(windowed)), windowed.layers(), sink);
-}
-
-/// Writes a header, and the bit arrays of layers.
-fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: &mut dyn Sink) {
+/// Writes a header, and the bit arrays of layers, to an RDB stream.
+pub fn save<'a>(
+    header: Result<Vec<u8>, Error>,
+    layers: impl Iterator<Item = &'a Layer>,
+    sink: &mut dyn Sink,
+) {
     sink.put_unsigned(VERSION);
     sink.put_unsigned(0);
-    sink.put_string(header);
+    sink.put_string(&or_abort(header));
     for layer in layers {
         let bits = layer.bits();
         for piece in bits.bytes().chunks(PIECE_BYTES) {
@@ -66,9 +57,6 @@ fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: 
 
 /// Reads a filter from an RDB stream whose first two integers, [`VERSION`] and 0, were read already. Also returns the number of
 /// its exceptions, which come next in the stream.
-///
-/// # Errors
-/// [`DecodeError`] unless these are valid layers that fit into memory. Nothing is left allocated.
 pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layers, u64), DecodeError> {
     let header = source.string(|bytes| match Header::parse(bytes)? {
         (header, []) => Ok(header),
@@ -82,10 +70,6 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layer
 /// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
 /// first, of a number of lines with a number of set bits. Also returns the number of its exceptions, and the bytes after
 /// the header.
-///
-/// # Errors
-/// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
-/// allocated.
 pub fn load_header<'a>(
     bytes: &'a [u8],
     allowance: Allowance<'_>,
@@ -98,9 +82,6 @@ pub fn load_header<'a>(
 }
 
 /// Reads the bit array of a layer, whose pieces come next in the stream.
-///
-/// # Errors
-/// [`DecodeError`] if the pieces do not make an array of the stored size and number of set bits.
 fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<Line>, DecodeError> {
     let mut bits = ArrayLoader::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
     let wrong = |_| DecodeError::Field("piece length");
@@ -118,9 +99,6 @@ fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<
 }
 
 /// The header of a filter without a window, with this number of exceptions.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Blocked>, exceptions: usize) -> Result<Vec<u8>, Error> {
     let layers = chain.layers();
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
@@ -129,43 +107,28 @@ pub fn header(chain: &Chain<Blocked>, exceptions: usize) -> Result<Vec<u8>, Erro
     Ok(bytes)
 }
 
-/// The header of a filter with a window.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     let (slices, layers) = (windowed.slices.len(), windowed.layers().count());
     let of_slices = WINDOW_BYTES + slices * SLICE_BYTES;
     let mut bytes: Vec<u8> = reserved(HEAD_BYTES + of_slices + layers * LAYER_BYTES)?;
     let window = windowed.window;
     put_head(&windowed.rules, layers, 0, window.seconds(), &mut bytes);
+    put!(bytes, windowed.capacity.items());
+    put!(bytes, window.slices(), u8::from(window.refresh()), 0u16);
     put!(
         bytes,
-        windowed.capacity.items(),
-        window.slices(),
-        u8::from(window.refresh())
-    );
-    put!(
-        bytes,
-        0u16,
         slices as u32,
         windowed.newest_stamp,
         windowed.dropped_bytes
     );
     for slice in &windowed.slices {
-        put!(
-            bytes,
-            slice.opens,
-            slice.closes,
-            slice.layers().len() as u32,
-            0u32
-        );
+        put!(bytes, slice.opens, slice.closes);
+        put!(bytes, slice.layers().len() as u32, 0u32);
     }
     windowed.layers().for_each(|layer| put_layer(layer, &mut bytes));
     Ok(bytes)
 }
 
-/// Appends the head of a header.
 fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, bytes: &mut Vec<u8>) {
     let (growth, expansion): (u32, u32) = match rules.growth() {
         Growth::Fixed => (0, 0),
@@ -173,62 +136,34 @@ fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, byte
         Growth::Growing(expansion) => (2, expansion.factor()),
     };
     bytes.extend_from_slice(&MAGIC);
-    put!(
-        bytes,
-        0u32,
-        layers as u32,
-        rules.secret().seed().0,
-        rules.error_rate().value()
-    );
+    put!(bytes, 0u32, layers as u32, rules.secret().seed().0);
+    put!(bytes, rules.error_rate().value());
     put!(bytes, growth, expansion, exceptions as u32, window);
 }
 
-/// Appends a layer's fields to a header.
 fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
-    let Shape {
-        geometry,
-        capacity,
-        rate,
-    } = layer.shape();
-    put!(bytes, capacity, layer.items(), layer.ones(), rate, geometry.lines);
-    put!(
-        bytes,
-        u32::from(geometry.lines_per_item),
-        u32::from(geometry.probes)
-    );
+    let (shape, geometry) = (layer.shape(), layer.shape().geometry);
+    put!(bytes, shape.capacity, layer.items(), layer.ones());
+    put!(bytes, shape.rate, geometry.lines);
+    put!(bytes, u32::from(geometry.lines_per_item));
+    put!(bytes, u32::from(geometry.probes));
 }
 
 /// A header that has been checked: no field can cause an overflow, or an allocation that has not been requested.
-#[derive(Debug)]
 struct Header {
-    seed: Seed,
-    error_rate: ErrorRate,
-    growth: Growth,
+    rules: Blocked,
     exceptions: u64,
-    window: Option<StoredWindow>,
+    /// A filter without slices, and those that it will have.
+    window: Option<(Windowed, Vec<StoredSlice>)>,
     layers: Vec<StoredLayer>,
 }
 
-/// What a header says of a window.
-#[derive(Debug)]
-struct StoredWindow {
-    window: Window,
-    capacity: Capacity,
-    newest_stamp: Time,
-    dropped_bytes: u64,
-    slices: Vec<StoredSlice>,
-}
-
-/// A slice as a header describes it.
-#[derive(Debug)]
 struct StoredSlice {
     opens: Time,
     closes: Time,
     layers: usize,
 }
 
-/// A layer as a header describes it.
-#[derive(Debug)]
 struct StoredLayer {
     shape: Shape,
     items: u64,
@@ -237,15 +172,14 @@ struct StoredLayer {
 
 impl Header {
     /// Reads and checks a header. Also returns the bytes after it.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if a field is out of its range or contradicts another.
     fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let mut fields = Fields(bytes);
         require(fields.take()? == MAGIC, "magic")?;
         require(fields.u32()? == 0, "zero")?;
         let (layers, seed) = (fields.u32()? as usize, Seed(fields.u64()?));
-        let error_rate = fields.error_rate()?;
+        let rate = fields.f64()?;
+        let error_rate = ErrorRate::new(rate).map_err(|_| DecodeError::Field("error rate"))?;
+        require(error_rate.value() == rate, "error rate")?;
         let (growth, expansion) = (fields.u32()?, fields.u32()?);
         let growth = match (growth, expansion, Expansion::new(expansion)) {
             (0, 0, _) => Growth::Fixed,
@@ -253,29 +187,24 @@ impl Header {
             (2, _, Ok(expansion)) => Growth::Growing(expansion),
             _ => return Err(DecodeError::Field("growth")),
         };
+        let rules = Blocked::new(error_rate, growth, seed);
         let (exceptions, seconds) = (u64::from(fields.u32()?), fields.u32()?);
         let window = if seconds > 0 {
             require(exceptions == 0, "exceptions")?;
             require(matches!(growth, Growth::Reserved(_)), "growth")?;
-            Some(StoredWindow::parse(seconds, &mut fields)?)
+            Some(parse_window(rules.clone(), seconds, &mut fields)?)
         } else {
             None
         };
         let wanted = match &window {
-            Some(window) => window.slices.iter().map(|slice| slice.layers).sum(),
+            Some((_, slices)) => slices.iter().map(|slice| slice.layers).sum(),
             None => layers.max(1),
         };
-        let most = if window.is_some() {
-            MOST_WINDOW_LAYERS
-        } else {
-            usize::MAX
-        };
-        require(layers == wanted && layers <= most, "layers")?;
+        let is_possible = window.is_none() || layers <= MOST_WINDOW_LAYERS;
+        require(layers == wanted && is_possible, "layers")?;
         require(layers <= fields.0.len() / LAYER_BYTES, "header length")?;
         let mut header = Self {
-            seed,
-            error_rate,
-            growth,
+            rules,
             exceptions,
             window,
             layers: reserved(layers)?,
@@ -293,12 +222,10 @@ impl Header {
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
         require(sum(capacities) <= MOST_ITEMS, "capacity")?;
         let rates: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
-        require(
-            rates <= self.error_rate.value() * (1.0 + ROUNDING),
-            "layer error rate",
-        )?;
+        let most = self.rules.error_rate().value() * (1.0 + ROUNDING);
+        require(rates <= most, "layer error rate")?;
         let mut layers = self.layers.iter();
-        for slice in self.window.iter().flat_map(|window| &window.slices) {
+        for slice in self.window.iter().flat_map(|(_, slices)| slices) {
             let mut older = layers.by_ref().take(slice.layers - 1);
             require(older.all(|layer| layer.items == layer.shape.capacity), "items")?;
             layers.next();
@@ -316,12 +243,10 @@ impl Header {
         require(self.window.is_none() || arrays <= MOST_DROPPED_BYTES, "lines")?;
         let bytes = match &self.window {
             None => Blocked::bytes(self.layers.len(), arrays),
-            Some(window) => {
-                let listed = window
-                    .slices
-                    .iter()
-                    .map(|slice| List::<Layer>::listed(slice.layers));
-                Windowed::bytes_of(window.slices.len(), listed.sum(), arrays)
+            Some((_, slices)) => {
+                let counts = slices.iter().map(|slice| slice.layers);
+                let listed = counts.map(List::<Layer>::listed).sum();
+                Windowed::bytes_of(slices.len(), listed, arrays)
             }
         };
         ask(0, bytes, None, allowance)?;
@@ -332,76 +257,63 @@ impl Header {
             }
             Ok::<_, DecodeError>(Chain::of_layers(rules, layers))
         };
-        let rules = Blocked::new(self.error_rate, self.growth, self.seed);
-        let Some(window) = self.window else {
-            return chain(rules, &self.layers).map(Layers::from);
+        let Some((mut windowed, slices)) = self.window else {
+            return chain(self.rules, &self.layers).map(Layers::from);
         };
-        let (mut slices, mut layers) = (reserved(window.slices.len())?, &self.layers[..]);
-        for slice in &window.slices {
+        windowed.slices = reserved(slices.len())?;
+        let mut layers = &self.layers[..];
+        for slice in slices {
             let (own, others) = layers.split_at(slice.layers);
             layers = others;
-            slices.push(Slice {
+            windowed.slices.push(Slice {
                 opens: slice.opens,
                 closes: slice.closes,
-                chain: chain(rules.clone(), own)?,
+                chain: chain(self.rules.clone(), own)?,
             });
         }
-        let mut windowed = Windowed::empty(rules, window.window, window.capacity);
-        windowed.slices = slices;
-        windowed.newest_stamp = window.newest_stamp;
-        windowed.dropped_bytes = window.dropped_bytes;
         Ok(windowed.into())
     }
 }
 
-impl StoredWindow {
-    /// Reads the window of `seconds`, and its slices.
-    fn parse(seconds: u32, fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
-        let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
-        let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
-        // With a window the seconds are 1 or more, so only the slices can be wrong.
-        let window = Window::new(seconds, slices, refresh > 0).map_err(|_| DecodeError::Field("slices"))?;
-        require(refresh <= 1, "refresh")?;
-        require(zeros == [0; 2], "reserved bytes")?;
-        let (stored, newest_stamp, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
-        let are_lines = dropped_bytes.is_multiple_of(LINE_BYTES);
-        require(are_lines && dropped_bytes <= MOST_DROPPED_BYTES, "dropped bytes")?;
-        require(stored <= MOST_SLICES, "slices")?;
-        let mut slices: Vec<StoredSlice> = reserved(stored)?;
-        let (mut opens, mut closes) = (0, 0);
-        for _ in 0..stored {
-            let slice = StoredSlice::parse(fields)?;
-            let longest = slice.opens.saturating_add(window.slice_length());
-            let in_order = slice.opens >= opens && slice.closes >= closes;
-            let times = slice.opens..=longest.min(LATEST_STORED);
-            require(in_order && times.contains(&slice.closes), "times")?;
-            (opens, closes) = (slice.opens, slice.closes);
-            slices.push(slice);
-        }
-        // The newest layer was made while the newest slice was open.
-        let latest = if stored > 0 { closes } else { LATEST_STORED };
-        require((opens..=latest).contains(&newest_stamp), "times")?;
-        Ok(Self {
-            window,
-            capacity,
-            newest_stamp,
-            dropped_bytes,
-            slices,
-        })
-    }
-}
-
-impl StoredSlice {
-    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
-        let (opens, closes) = (fields.u64()?, fields.u64()?);
+/// Reads the window of `seconds`, and its slices.
+fn parse_window(
+    rules: Blocked,
+    seconds: u32,
+    fields: &mut Fields<'_>,
+) -> Result<(Windowed, Vec<StoredSlice>), DecodeError> {
+    let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
+    let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
+    // With a window the seconds are 1 or more, so only the slices can be wrong.
+    let window = Window::new(seconds, slices, refresh > 0).map_err(|_| DecodeError::Field("slices"))?;
+    require(refresh <= 1, "refresh")?;
+    require(zeros == [0; 2], "reserved bytes")?;
+    let (stored, newest_stamp, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
+    let are_lines = dropped_bytes.is_multiple_of(LINE_BYTES);
+    require(are_lines && dropped_bytes <= MOST_DROPPED_BYTES, "dropped bytes")?;
+    require(stored <= MOST_SLICES, "slices")?;
+    let mut slices: Vec<StoredSlice> = reserved(stored)?;
+    let (mut opens, mut closes) = (0, 0);
+    for _ in 0..stored {
+        let before = (opens, closes);
+        (opens, closes) = (fields.u64()?, fields.u64()?);
         let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
         require(layers > 0 && zero == 0, "layers")?;
-        Ok(Self {
+        let longest = opens.saturating_add(window.slice_length());
+        let in_order = opens >= before.0 && closes >= before.1;
+        let times = opens..=longest.min(LATEST_STORED);
+        require(in_order && times.contains(&closes), "times")?;
+        slices.push(StoredSlice {
             opens,
             closes,
             layers,
-        })
+        });
     }
+    // The newest layer was made while the newest slice was open.
+    let latest = if stored > 0 { closes } else { LATEST_STORED };
+    require((opens..=latest).contains(&newest_stamp), "times")?;
+    let mut windowed = Windowed::empty(rules, window, capacity);
+    (windowed.newest_stamp, windowed.dropped_bytes) = (newest_stamp, dropped_bytes);
+    Ok((windowed, slices))
 }
 
 impl StoredLayer {

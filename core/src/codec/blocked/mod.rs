@@ -21,12 +21,12 @@ pub use layers::{MAGIC, VERSION};
 const PIECE: usize = 1024;
 /// An exception: the high half of the hash, then the low one.
 type Entry = [u64; 2];
-/// Bytes of an exception.
 const BYTES: usize = size_of::<Entry>();
 
 /// Writes a filter without a window to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, sink: &mut dyn Sink) {
-    layers::save(chain, exceptions.map_or(0, Exceptions::len), sink);
+    let header = layers::header(chain, exceptions.map_or(0, Exceptions::len));
+    layers::save(header, chain.layers().iter(), sink);
     if let Some(exceptions) = exceptions {
         let entries = or_abort(entries(exceptions));
         let pieces = entries.chunks(PIECE);
@@ -43,9 +43,6 @@ fn entries(exceptions: &Exceptions) -> Result<Vec<u128>, Error> {
 }
 
 /// Reads a filter from an RDB stream whose first two integers, [`VERSION`] and 0, were read already.
-///
-/// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter.
 pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let (layers, exceptions) = layers::load(source, allowance)?;
     let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
@@ -59,19 +56,12 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter
     Ok(loader.finish())
 }
 
-/// The filter that a header describes, with its items counted and all of its bits unset.
-///
-/// # Errors
-/// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     load_header_with(bytes, allowance, |lines, _| Ok(BitArray::zeroed(lines)?))
 }
 
 /// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
 /// first, of a number of lines with a number of set bits.
-///
-/// # Errors
-/// [`DecodeError`]; nothing is left behind.
 pub fn load_header_with(
     bytes: &[u8],
     allowance: Allowance<'_>,
@@ -86,9 +76,6 @@ pub fn load_header_with(
 }
 
 /// The header of a filter without a window, and its exceptions.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub fn header(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
     let Some(exceptions) = exceptions else {
         return layers::header(chain, 0);
@@ -111,9 +98,8 @@ struct ExceptionLoader {
 
 impl ExceptionLoader {
     fn new(layers: Layers, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        let left = usize::try_from(exceptions).ok();
-        let left = left.filter(|&count| count <= MOST_EXCEPTIONS);
-        let left = left.ok_or(DecodeError::Field("exceptions"))?;
+        let left = exceptions as usize;
+        require(left <= MOST_EXCEPTIONS, "exceptions")?;
         let filter = Filter::from(layers);
         if left > 0 {
             ask_for(left, filter.bytes(), allowance)?;

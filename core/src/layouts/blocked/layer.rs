@@ -145,12 +145,11 @@ const _: () = assert!(MAX_LINES_PER_ITEM <= 16 && *PROBES.end() <= 15);
 const _: () = assert!(size_of::<Layer>() == 64);
 
 /// One layer of a blocked filter.
-#[derive(Debug)]
 pub struct Layer {
-    bits: BitArray<Line>,
+    pub(crate) bits: BitArray<Line>,
     lines: u64,
     capacity: u64,
-    items: u64,
+    pub(crate) items: u64,
     rate: f64,
     per_item: PerItem,
     /// The kernel, if an item has one line here and this processor has vector instructions. It is chosen once, so that
@@ -162,19 +161,15 @@ pub struct Layer {
 impl Layer {
     /// A layer with this shape, bit array and number of items. The caller has checked that they fit together.
     pub(crate) fn stored(shape: Shape, bits: BitArray<Line>, items: u64) -> Self {
-        let Geometry {
-            lines_per_item,
-            probes,
-            lines,
-        } = shape.geometry;
+        let geometry = shape.geometry;
         Self {
             bits,
-            lines,
+            lines: geometry.lines,
             capacity: shape.capacity,
             items,
             rate: shape.rate,
-            per_item: PerItem::new(lines_per_item, probes),
-            for_one_line: Vector::detected().filter(|_| lines_per_item == 1),
+            per_item: PerItem::new(geometry.lines_per_item, geometry.probes),
+            for_one_line: Vector::detected().filter(|_| geometry.lines_per_item == 1),
             start: Start::default(),
         }
     }
@@ -203,16 +198,6 @@ impl Layer {
         &self.bits
     }
 
-    /// The bit array, to be changed.
-    pub(crate) fn bits_mut(&mut self) -> &mut BitArray<Line> {
-        &mut self.bits
-    }
-
-    /// Sets the number of counted items.
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.items = items;
-    }
-
     /// Counts an item and the bits that it set; true if it set any.
     #[inline(always)]
     fn count(&mut self, newly_set: u32) -> bool {
@@ -230,7 +215,6 @@ impl Layer {
         }
     }
 
-    /// The [`Placement`] of items in this layer.
     #[inline(always)]
     fn placement(&self) -> Placement {
         Placement {
@@ -239,7 +223,6 @@ impl Layer {
         }
     }
 
-    /// The [`Prober`] of this layer with `kernel`.
     #[inline(always)]
     pub(super) fn prober<K: Kernel>(&self, kernel: K) -> Prober<K> {
         Prober {
@@ -256,7 +239,6 @@ fn kept_in_memory(spare: &Line) {
     std::hint::black_box(spare);
 }
 
-/// One line of an item.
 #[derive(Clone, Copy, Debug)]
 struct ItemLine {
     /// Index of the line in the bit array.
@@ -276,13 +258,12 @@ impl Placement {
     /// The line of an item in a layer of these lines in which each item has one.
     #[inline(always)]
     fn in_one_line(units: &[Line], low: u64) -> ItemLine {
-        let (lines, lines_per_item) = (units.len() as u64, 1);
-        let high = 0;
-        Self {
+        let lines = units.len() as u64;
+        let one = Self {
             lines,
-            lines_per_item,
-        }
-        .first(ItemHash { low, high })
+            lines_per_item: 1,
+        };
+        one.first(ItemHash { low, high: 0 })
     }
 
     /// Number `⌊choice · lines / 2^64⌋` of a partition's lines.
@@ -291,7 +272,6 @@ impl Placement {
         ((u128::from(choice) * u128::from(self.lines)) >> 64) as u64
     }
 
-    /// The first line of an item.
     #[inline(always)]
     fn first(self, ItemHash { low, .. }: ItemHash) -> ItemLine {
         ItemLine {
@@ -343,24 +323,18 @@ impl LinePrefetcher {
 
     /// Limits prefetching to the first line of each item.
     #[inline(always)]
-    fn only_first(self) -> Self {
+    pub(crate) fn only_first(self) -> Self {
         Self {
             placement: self.placement.only(1),
             ..self
         }
-    }
-
-    /// Prefetches the first line of an item.
-    #[inline(always)]
-    pub fn prefetch_first(self, hash: ItemHash) {
-        prefetch_address(self.start.wrapping_add(self.placement.first(hash).line));
     }
 }
 
 impl Prefetch for LinePrefetcher {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
-        self.prefetch_first(hash);
+        prefetch_address(self.start.wrapping_add(self.placement.first(hash).line));
         for place in self.placement.others(hash) {
             prefetch_address(self.start.wrapping_add(place.line));
         }

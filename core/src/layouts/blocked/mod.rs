@@ -1,13 +1,13 @@
 //! The blocked layout, this project's own: an item's probes lie within a few lines of 64 bytes.
 //!
-//! [`sizing`] has the theory and the sizes, [`layer`] the choice of an item's lines, `search` the lookup of
+//! `sizing` has the theory and the sizes, `layer` the choice of an item's lines, `search` the lookup of
 //! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
 //! how much of the error budget it gets. [`window`] has the filters that forget.
 
-pub mod layer;
+pub(crate) mod layer;
 mod search;
 pub mod secret;
-pub mod sizing;
+pub(crate) mod sizing;
 pub mod window;
 
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl BlockedSpec {
 #[derive(Clone, Debug)]
 pub struct Blocked {
     secret: Arc<Secret>,
-    error_rate: ErrorRate,
+    pub(crate) error_rate: ErrorRate,
     growth: Growth,
 }
 
@@ -84,14 +84,6 @@ impl Blocked {
     /// The shape of a first layer for `capacity` items.
     pub fn first(&self, capacity: u64) -> Shape {
         Shape::sized(capacity, self.growth.share(0) * self.error_rate.value())
-    }
-
-    /// A copy of these rules, with another rate if one is given.
-    pub(crate) fn with_rate(&self, rate: Option<ErrorRate>) -> Self {
-        Self {
-            error_rate: rate.unwrap_or(self.error_rate),
-            ..self.clone()
-        }
     }
 
     /// The false positive rate that the filter keeps.
@@ -177,9 +169,7 @@ impl Rules for Blocked {
         self.error_rate.value()
     }
 
-    /// The rate of a layer that is not full takes some ten microseconds to compute. It is computed for the newest
-    /// [`MOST_ESTIMATED`] such layers. Older ones, which only merged filters and windows of very many slices have,
-    /// count as if they were full.
+    /// See [`Filter::estimated_error_rate`](crate::Filter::estimated_error_rate).
     fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
         let mut estimated = 0;
         compound(layers.map(|layer| {
@@ -214,7 +204,8 @@ impl Hasher for Secret {
 
     #[inline(always)]
     fn known(&self, item: Item<'_>) -> Option<ItemHash> {
-        item.hash_under(self.seed())
+        let (under, hash) = item.known?;
+        (under == self.seed()).then_some(hash)
     }
 }
 

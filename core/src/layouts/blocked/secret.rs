@@ -1,9 +1,7 @@
 //! Keyed XXH3-128, which turns an item into 128 bits: one hash for every layer of a filter.
 //!
-//! XXH3 needs its key as a *secret* of 192 bytes. The secret of a filter is the first 192 bytes of the
-//! ChaCha20 key stream (RFC 8439: 32-byte key, 96-bit nonce 0, block counter from 0) under the key "seed as 8
-//! little-endian bytes, then 24 zero bytes". Both are pinned by test vectors below: stored filters depend on
-//! them for ever.
+//! XXH3 needs its key as a *secret* of 192 bytes. docs/design.md says how it is made from a seed, under "The blocked
+//! layout". Both are pinned by test vectors below: stored filters depend on them for ever.
 //!
 //! The *seeded* form of XXH3-128 is not used: it adds the seed to one half of each 16-byte chunk's secret and
 //! subtracts it from the other, and for about one random seed in 2^22 an item whose halves are swapped (under
@@ -24,7 +22,6 @@ use xxhash_rust::xxh3::xxh3_128_with_secret;
 use crate::item::ItemHash;
 use crate::params::Seed;
 
-/// Bytes of an XXH3 secret.
 const SECRET_BYTES: usize = 192;
 
 /// A seed and the secret that was made from it: what a filter's hash needs to know.
@@ -71,7 +68,6 @@ impl Deref for Secret {
     }
 }
 
-/// Every secret in use.
 static IN_USE: Mutex<BTreeMap<Seed, Weak<Secret>>> = Mutex::new(BTreeMap::new());
 
 /// Locks the table of all secrets in use. A panic of another holder of the lock is ignored: it cannot have
@@ -119,7 +115,7 @@ impl Drop for Secret {
     }
 }
 
-/// Expands a seed to the bytes of its secret, as the module documentation describes.
+/// Expands a seed to the bytes of its secret: a ChaCha20 key stream (RFC 8439).
 fn expand(seed: Seed) -> [u8; SECRET_BYTES] {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.0.to_le_bytes());

@@ -80,9 +80,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The smallest geometry known for `capacity` items at `rate`.
-    ///
-    /// `capacity` may exceed what a filter can be made with, as that of a grown layer does.
+    /// The smallest geometry known for `capacity` items at `rate`. The capacity may be that of a grown layer.
     pub fn for_layer(capacity: u64, rate: f64) -> Self {
         // A share of a budget can be below the lowest rate of a filter; the 10,000th layer gets 1e-12 of it.
         let rate = rate.max(ErrorRate::LOWEST_USED * 1e-15);
@@ -206,7 +204,6 @@ impl Geometry {
         }
     }
 
-    /// Whether a layer that counts `capacity` items is within `rate`.
     fn keeps(self, capacity: u64, rate: f64) -> bool {
         self.keeps_counting(capacity, rate, &mut 0)
     }

@@ -7,6 +7,7 @@
 //! caller's clock. An addition changes something only if the item is not there. Then expired slices are dropped, and a
 //! slice is opened if none is open. So a replica that gets only these items, with their times, has equal slices.
 
+use super::layer::LinePrefetcher;
 use super::{Blocked, Layer, Shape};
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Work};
@@ -37,7 +38,6 @@ const LEAST_GROWTH: u64 = 32;
 pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 
 /// A part of a window, whose items expire together.
-#[derive(Debug)]
 pub struct Slice {
     /// The time of the first item.
     pub opens: Time,
@@ -55,10 +55,6 @@ impl Slice {
     /// Bytes of the bit arrays.
     pub fn array_bytes(&self) -> u64 {
         Layer::bytes_of_all(self.layers())
-    }
-
-    fn items(&self) -> u64 {
-        sum(self.layers().iter().map(Layer::items))
     }
 }
 
@@ -81,18 +77,9 @@ pub struct Windowed {
     dropped: (Vec<Slice>, u64),
 }
 
-impl std::fmt::Debug for Windowed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Windowed({} slices)", self.slices.len())
-    }
-}
-
 impl Windowed {
     /// Makes a filter without slices. The allowance is asked for a full window now, so that a limit refuses it early;
     /// memory is allocated slice by slice.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] or [`Error::TooManyLayers`].
     pub fn new(
         rules: Blocked,
         capacity: Capacity,
@@ -105,12 +92,6 @@ impl Windowed {
         Ok(Self::empty(rules, window, capacity))
     }
 
-    /// A new filter like this one.
-    pub fn emptied(&self) -> Self {
-        Self::empty(self.rules.clone(), self.window, self.capacity)
-    }
-
-    /// A filter without slices.
     pub(crate) fn empty(rules: Blocked, window: Window, capacity: Capacity) -> Self {
         Self {
             rules,
@@ -124,7 +105,7 @@ impl Windowed {
         }
     }
 
-    /// Bytes of a filter with this number of slices, which have `listed` layers in [lists](List::listed), and whose bit
+    /// Bytes of a filter with this number of slices, which have `listed` layers in lists, and whose bit
     /// arrays have `arrays` bytes.
     pub fn bytes_of(slices: usize, listed: usize, arrays: u64) -> u64 {
         let own = size_of::<Self>() + slices * size_of::<Slice>() + listed * size_of::<Layer>();
@@ -161,7 +142,6 @@ impl Windowed {
         NewestFirst::of(self.alive(now))
     }
 
-    /// The slices that have not expired at `now`.
     fn alive(&self, now: Time) -> &[Slice] {
         &self.slices[self.expired(now)..]
     }
@@ -271,7 +251,6 @@ impl Windowed {
         })
     }
 
-    /// Adds a block of items at `now`. Stops at the first for which there is no room.
     #[inline(always)]
     fn add_block<K: Kernel>(
         &mut self,
@@ -328,9 +307,6 @@ impl Windowed {
     }
 
     /// Drops the slices that have expired at `time`, and opens one.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`], [`Error::TooManyLayers`], [`Error::OutOfMemory`] or [`Error::Full`]; nothing changed.
     fn drop_and_open(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let expired = self.expired(time);
         let alive = &self.slices[expired..];
@@ -338,25 +314,20 @@ impl Windowed {
             let capacity = sum(NewestFirst::of(alive).map(Layer::capacity));
             return Err(Error::Full { capacity });
         }
-        let (usual, left) = (
-            usual_rate(&self.rules, self.window),
-            rate_left(&self.rules, NewestFirst::of(alive)),
-        );
+        let usual = usual_rate(&self.rules, self.window);
+        let left = rate_left(&self.rules, NewestFirst::of(alive));
         let rate = if alive.len() <= self.window.slices().into() {
             usual.min(left)
         } else {
             left * FURTHER_PART
         };
         let first = Shape::sized(self.next_capacity(alive)?, rate);
-        let (count, arrays) = (NewestFirst::of(alive).count(), arrays_of(alive));
-        let before = Self::bytes_of(alive.len(), listed(alive), arrays);
-        let after = Self::bytes_of(
-            alive.len() + 1,
-            listed(alive),
-            arrays.saturating_add(first.bytes()),
-        );
+        let (lists, arrays) = (listed(alive), arrays_of(alive));
+        let with_it = arrays.saturating_add(first.bytes());
+        let before = Self::bytes_of(alive.len(), lists, arrays);
+        let after = Self::bytes_of(alive.len() + 1, lists, with_it);
         check_capacity(NewestFirst::of(alive), first)?;
-        ask(before, after, Some(count + 1), allowance)?;
+        ask(before, after, Some(NewestFirst::of(alive).count() + 1), allowance)?;
         let chain = Chain::new((self.rules.clone(), first), UNLIMITED)?;
         if expired == 0 {
             reserve_one(&mut self.slices)?;
@@ -377,18 +348,15 @@ impl Windowed {
 
     /// The capacity of a new slice beside these: their median number of items, so that one burst does not make all
     /// slices of a window large, and at least the slice's part of the window's capacity.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] for a list of the slices.
     fn next_capacity(&self, alive: &[Slice]) -> Result<u64, Error> {
         let mut counts = reserved(alive.len())?;
-        counts.extend(alive.iter().map(Slice::items));
+        counts.extend(alive.iter().map(|slice| slice.chain.items(0)));
         counts.sort_unstable();
-        let median = counts.get(counts.len().saturating_sub(1) / 2).copied();
-        Ok(capacity_for(
-            median.unwrap_or(0),
-            self.window.slice_capacity(self.capacity),
-        ))
+        let median = counts
+            .get(counts.len().saturating_sub(1) / 2)
+            .copied()
+            .unwrap_or(0);
+        Ok(capacity_for(median, self.window.slice_capacity(self.capacity)))
     }
 
     /// Inserts items of a block into the newest slice, of which no layer but perhaps the newest contains them. Returns
@@ -409,7 +377,7 @@ impl Windowed {
         };
         let older = &older[expired..];
         let (newest_stamp, closes, window) = (&mut self.newest_stamp, newest.closes, self.window);
-        let (layers, rules) = newest.chain.parts_mut();
+        let Chain { layers, rules } = &mut newest.chain;
         let mut grow = |own: &mut List<Layer>| {
             let (elapsed, left) = (time.saturating_sub(*newest_stamp), closes.saturating_sub(time));
             let capacity = further_capacity(own, rules, elapsed, left);
@@ -442,9 +410,6 @@ impl Windowed {
     }
 
     /// Makes room for `count` slices that are dropped.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
     fn reserve_dropped(&mut self, count: usize) -> Result<(), Error> {
         if count > 0 {
             self.dropped.0 = reserved(count)?;
@@ -571,25 +536,8 @@ impl Layered for Windowed {
     }
 }
 
-#[cfg(test)]
-impl Windowed {
-    /// A filter whose slices open and close at these times, with these layers.
-    pub(crate) fn of_slices(
-        rules: Blocked,
-        slices: impl IntoIterator<Item = (Time, Time, Vec<Layer>)>,
-    ) -> Self {
-        let window = Window::new(8, 8, false).unwrap();
-        let mut windowed = Self::empty(rules, window, Capacity::new(1000).unwrap());
-        for (opens, closes, layers) in slices {
-            let chain = Chain::of_layers(windowed.rules.clone(), layers);
-            windowed.slices.push(Slice { opens, closes, chain });
-        }
-        windowed
-    }
-}
-
 /// The layers of several slices, newest first.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct NewestFirst<'a> {
     /// The slices that were not reached yet.
     slices: &'a [Slice],
@@ -628,7 +576,6 @@ fn listed(slices: &[Slice]) -> usize {
     layers.map(List::<Layer>::listed).sum()
 }
 
-/// Bytes of the bit arrays of these slices.
 fn arrays_of(slices: &[Slice]) -> u64 {
     sum(slices.iter().map(Slice::array_bytes))
 }
@@ -706,9 +653,8 @@ where
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
         loop {
-            let newest = NewestFirst::of(&self.windowed.slices)
-                .next()
-                .map(Layer::prefetcher);
+            let newest = NewestFirst::of(&self.windowed.slices).next();
+            let newest = newest.map_or(LinePrefetcher::NOWHERE, Layer::line_prefetcher);
             if !block.fill(self.windowed.rules.hasher(), &mut self.items, newest) {
                 return Ok(());
             }

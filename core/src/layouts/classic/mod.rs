@@ -10,8 +10,8 @@
 //! - without [`NOROUND`](Options::NOROUND) the number of bits is a power of two, `2^n2`. (RedisBloom computes in 32 bits
 //!   there when `n2 < 32`; modulo a power of two that makes no difference.)
 
-pub mod murmur;
-pub mod shape;
+pub(crate) mod murmur;
+pub(crate) mod shape;
 
 use crate::chain::batch::{Hasher, Layer as _};
 use crate::chain::{LayerShape, Rules};
@@ -123,11 +123,7 @@ impl ClassicSpec {
     /// The expansion that RedisBloom stores in a filter made with `NONSCALING` and no `EXPANSION`.
     pub const UNUSED_EXPANSION: u32 = 2;
 
-    /// Checks the parameters.
-    ///
-    /// # Errors
-    /// [`ParamError::ErrorRate`] unless the filter's rate and its first layer's are strictly between 0 and 1,
-    /// and [`ParamError::Capacity`] if the capacity is 0.
+    /// Checks the parameters: the filter's rate and its first layer's are strictly between 0 and 1, the capacity is not 0.
     pub fn new(error_rate: f64, capacity: u64, expansion: u32, scales: bool) -> Result<Self, ParamError> {
         let fixed = if scales { 0 } else { Options::NO_SCALING };
         let options = Options(Options::FORCE64 | Options::NOROUND | fixed);
@@ -147,7 +143,6 @@ impl ClassicSpec {
         self.error_rate
     }
 
-    /// The rate of the first layer.
     fn first_rate(&self) -> f64 {
         self.error_rate * self.rules.first_share()
     }

@@ -2,6 +2,7 @@
 
 use super::Options;
 use crate::bits::array::BitArray;
+use crate::chain::batch::Layer as _;
 use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
@@ -71,23 +72,15 @@ impl Shape {
     /// by that; the earliest had neither `NOROUND` nor powers of two. The logarithm in `bits_per_item` may
     /// differ in its last bits, as libms do. All other fields follow exactly from the stored ones.
     pub(crate) fn check(&self, options: Options) -> Result<(), &'static str> {
-        let Self {
-            capacity,
-            error_rate,
-            bits_per_item: per_item,
-            bits,
-            bytes,
-            probes,
-            n2,
-        } = *self;
-        require(error_rate > 0.0 && error_rate < 1.0, "error rate")?;
-        let off = (per_item / bits_per_item(error_rate) - 1.0).abs();
+        let (rate, per_item, n2) = (self.error_rate, self.bits_per_item, self.n2);
+        require(rate > 0.0 && rate < 1.0, "error rate")?;
+        let off = (per_item / bits_per_item(rate) - 1.0).abs();
         require(off <= LOGARITHM_TOLERANCE, "bits per item")?;
-        require(probes == probes_for(per_item), "probes")?;
-        require(capacity > 0, "capacity")?;
+        require(self.probes == probes_for(per_item), "probes")?;
+        require(self.capacity > 0, "capacity")?;
         let is_rounded = n2 <= 63 && !options.has(Options::NOROUND);
         require(n2 == 0 || is_rounded, "n2")?;
-        let wanted = capacity as f64 * per_item;
+        let wanted = self.capacity as f64 * per_item;
         let needed = if n2 == 0 {
             at_least_one_bit(wanted)
         } else {
@@ -98,16 +91,11 @@ impl Shape {
             1 << n2
         };
         let lengths = [needed.div_ceil(8), bytes_of_words(needed)];
-        require(lengths.contains(&bytes), "bit array length")?;
-        let all = bytes.saturating_mul(8);
-        let known = if n2 > 0 {
-            bits == all || bits == needed
-        } else if options.has(Options::NOROUND) {
-            bits == all
-        } else {
-            bits == needed
-        };
-        require(known, "bits")
+        require(lengths.contains(&self.bytes), "bit array length")?;
+        let counts_all = self.bits == self.bytes.saturating_mul(8);
+        let counts_needed = self.bits == needed && !options.has(Options::NOROUND);
+        let is_early = n2 == 0 && !options.has(Options::NOROUND);
+        require(counts_needed || counts_all && !is_early, "bits")
     }
 
     /// Number of bits that probes choose from.
@@ -181,18 +169,18 @@ impl Scattered for Kept {
     }
 
     fn shape_of(layer: &Layer) -> Shape {
-        let (made, kept) = layer.made();
+        let (bytes, kept) = (layer.bytes(), layer.own);
         Shape {
-            capacity: made.capacity,
-            error_rate: made.error_rate,
+            capacity: layer.capacity,
+            error_rate: layer.error_rate,
             bits_per_item: f64::from_ne_bytes(kept.bits_per_item),
             bits: if kept.counts_all_bits {
-                made.bytes.saturating_mul(8)
+                bytes.saturating_mul(8)
             } else {
-                made.modulus
+                layer.modulus.value()
             },
-            bytes: made.bytes,
-            probes: made.probes,
+            bytes,
+            probes: layer.probes.into(),
             n2: kept.n2,
         }
     }

@@ -6,7 +6,6 @@
 pub mod ln;
 pub mod modulus;
 
-use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use crate::bits::array::{BitArray, OutOfRange};
@@ -32,7 +31,7 @@ const PREFETCHED: u16 = 16;
 pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
 
 /// A layout with such layers: where an item's probes are, and what a layer of it keeps besides.
-pub trait Scattered: Copy + Debug {
+pub trait Scattered: Copy {
     /// Bytes of the array before the bits.
     const HEAD: u64;
     /// What defines a layer, apart from its items and bits.
@@ -40,51 +39,42 @@ pub trait Scattered: Copy + Debug {
 
     /// The number whose remainder by the modulus of the layer is the bit of an item's probe.
     fn place(hash: ItemHash, probe: u64) -> u64;
-    /// The shape that a layer was made from.
     fn shape_of(layer: &Layer<Self>) -> Self::Shape;
-    /// Allocates a layer without items.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     fn make(shape: Self::Shape) -> Result<Layer<Self>, Error>;
 }
 
 /// What a layer is made from in every such layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
-    /// Items that the layer is made for.
     pub capacity: u64,
-    /// The rate that the layer is made for.
     pub error_rate: f64,
     /// The number of an item's probes. The lowest rate that a double can hold has 1076.
     pub probes: u32,
     /// The number of bits that probes can be.
     pub modulus: u64,
-    /// Bytes of the bits.
     pub bytes: u64,
 }
 
 /// A layer whose probes are scattered.
-#[derive(Debug)]
 pub struct Layer<S> {
     /// Whole words: the head, the bits, and padding that is never set.
-    array: BitArray<u64>,
-    modulus: Modulus,
-    items: u64,
-    capacity: u64,
-    error_rate: f64,
-    probes: u16,
+    pub(crate) words: BitArray<u64>,
+    pub(crate) modulus: Modulus,
+    pub(crate) items: u64,
+    pub(crate) capacity: u64,
+    pub(crate) error_rate: f64,
+    pub(crate) probes: u16,
     /// Bytes of the array after the bits.
     padding: u8,
-    own: S,
+    pub(crate) own: S,
 }
 
 impl<S: Scattered> Layer<S> {
-    /// A layer without items, whose head is in `array` already. The caller has checked that they fit together.
-    pub(crate) fn stored(made: Made, array: BitArray<u64>, own: S) -> Self {
-        let padding = array.bytes().len() as u64 - S::HEAD - made.bytes;
+    /// A layer without items, whose head is in `words` already. The caller has checked that they fit together.
+    pub(crate) fn stored(made: Made, words: BitArray<u64>, own: S) -> Self {
+        let padding = words.bytes().len() as u64 - S::HEAD - made.bytes;
         Self {
-            array,
+            words,
             modulus: Modulus::new(made.modulus),
             items: 0,
             capacity: made.capacity,
@@ -95,37 +85,10 @@ impl<S: Scattered> Layer<S> {
         }
     }
 
-    /// What the layer was made from.
-    pub(crate) fn made(&self) -> (Made, S) {
-        let made = Made {
-            capacity: self.capacity,
-            error_rate: self.error_rate,
-            probes: self.probes.into(),
-            modulus: self.modulus.value(),
-            bytes: self.stored_bytes().len() as u64 - S::HEAD,
-        };
-        (made, self.own)
-    }
-
-    /// The array, in words: the head, the bits and what follows them.
-    pub fn words(&self) -> &BitArray<u64> {
-        &self.array
-    }
-
-    /// The array, to be changed.
-    pub(crate) fn words_mut(&mut self) -> &mut BitArray<u64> {
-        &mut self.array
-    }
-
     /// The head and the bits.
     pub fn stored_bytes(&self) -> &[u8] {
-        let bytes = self.array.bytes();
+        let bytes = self.words.bytes();
         &bytes[..bytes.len() - usize::from(self.padding)]
-    }
-
-    /// Sets the number of counted items.
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.items = items;
     }
 }
 
@@ -150,7 +113,7 @@ fn probes<S: Scattered>(modulus: Modulus, count: u16, hash: ItemHash) -> impl It
 /// Whether the layer has an item's first `count` probes, or all if it has fewer.
 #[inline(always)]
 fn has_first<S: Scattered>(layer: &Layer<S>, count: u16, hash: ItemHash) -> bool {
-    let words = layer.array.units();
+    let words = layer.words.units();
     let mut probes = probes::<S>(layer.modulus, count.min(layer.probes), hash);
     probes.all(|(word, mask)| words[word] & mask != 0)
 }
@@ -173,11 +136,10 @@ impl<S: Scattered> Prefetch for Words<'_, S> {
     }
 }
 
-/// A prefetcher for the words of items' first `count` probes.
 #[inline(always)]
 fn first_words<S: Scattered>(layer: &Layer<S>, count: u16) -> Words<'_, S> {
     Words {
-        array: layer.array.units(),
+        array: layer.words.units(),
         modulus: layer.modulus,
         count: count.min(layer.probes),
         layout: PhantomData,
@@ -206,9 +168,9 @@ impl<S: Scattered> batch::Layer for Layer<S> {
     }
 
     fn ones(&self) -> u64 {
-        let head = &self.array.bytes()[..S::HEAD as usize];
+        let head = &self.words.bytes()[..S::HEAD as usize];
         let of_head: u32 = head.iter().map(|byte| byte.count_ones()).sum();
-        self.array.ones() - u64::from(of_head)
+        self.words.ones() - u64::from(of_head)
     }
 
     fn bytes(&self) -> u64 {
@@ -222,15 +184,15 @@ impl<S: Scattered> batch::Layer for Layer<S> {
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
         require(end <= self.bytes(), OutOfRange)?;
-        self.array.merge(S::HEAD + offset, bytes)
+        self.words.merge(S::HEAD + offset, bytes)
     }
 
     fn allocation(&self) -> Option<Allocation> {
-        self.array.allocation()
+        self.words.allocation()
     }
 
     fn relocate(&mut self, mover: &mut impl Mover) {
-        self.array.relocate(mover);
+        self.words.relocate(mover);
     }
 
     #[inline(always)]
@@ -321,12 +283,12 @@ impl<S: Scattered> batch::Layer for Layer<S> {
         for (word, mask) in probes::<S>(self.modulus, self.probes, hash) {
             // Only words that change are written to: a page that is only read stays shared with a forked
             // child that saves the filter.
-            if self.array.units()[word] & mask == 0 {
-                self.array.units_mut()[word] |= mask;
+            if self.words.units()[word] & mask == 0 {
+                self.words.units_mut()[word] |= mask;
                 newly_set += 1;
             }
         }
-        self.array.count_set(newly_set);
+        self.words.count_set(newly_set);
         self.items += u64::from(newly_set > 0);
         newly_set > 0
     }

@@ -13,14 +13,11 @@ const _: () = assert!(size_of::<Modulus>() == 16);
 /// A modulus, prepared for cheap remainders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modulus {
-    /// A power of two.
     PowerOfTwo {
         /// The modulus minus 1.
         mask: u64,
     },
-    /// Any other number.
     Other {
-        /// The modulus.
         divisor: u64,
         /// `floor((2^64 - 1) / divisor)`. It is never 0, so the enum needs no memory for its tag.
         reciprocal: NonZeroU64,
@@ -41,7 +38,6 @@ impl Modulus {
         }
     }
 
-    /// The modulus.
     pub fn value(self) -> u64 {
         match self {
             Self::PowerOfTwo { mask } => mask + 1,

@@ -6,7 +6,7 @@
 //! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is saved and
 //! loaded in one piece.
 
-pub mod shape;
+pub(crate) mod shape;
 
 use std::hash::Hasher as _;
 
@@ -51,10 +51,7 @@ pub struct Valkey {
 }
 
 impl Valkey {
-    /// Checks the parameters. With an expansion of 0 the filter does not grow.
-    ///
-    /// # Errors
-    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`.
+    /// Checks the parameters: the rate is strictly between 0 and 1. With an expansion of 0 the filter does not grow.
     pub fn new(
         error_rate: f64,
         expansion: u32,
@@ -114,29 +111,25 @@ impl Valkey {
         Some(Shape::sized(capacity, self.rate(index)?, self.seed))
     }
 
-    /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first`
-    /// items. With a `limit` it has at most that many bytes.
-    ///
-    /// # Errors
-    /// [`Unreached`] if `wanted` is not reached within `limit` and the first [`MOST_LAYERS`] layers. It contains
-    /// the capacity that is.
+    /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first` items. It has at
+    /// most [`MOST_LAYERS`] layers and, with a `limit`, that many bytes.
     pub fn scaled_capacity(&self, first: u64, wanted: u64, limit: Option<u64>) -> Result<u64, Unreached> {
         let (mut next, mut capacity, mut arrays) = (self.first(first), 0_u64, 0_u64);
         for layers in 1..=MOST_LAYERS {
             arrays = arrays.saturating_add(next.bytes);
             let with_it = capacity.saturating_add(next.capacity);
             let is_within = limit.is_none_or(|limit| Self::bytes(layers, arrays) <= limit);
-            require(is_within, Unreached::Bytes { capacity })?;
-            require(with_it <= MOST_ITEMS, Unreached::Items { capacity })?;
+            require(is_within, Unreached::Bytes(capacity))?;
+            require(with_it <= MOST_ITEMS, Unreached::Items(capacity))?;
             capacity = with_it;
             if capacity >= wanted {
                 return Ok(capacity);
             }
-            require(self.rate(layers).is_some(), Unreached::Rate { capacity })?;
+            require(self.rate(layers).is_some(), Unreached::Rate(capacity))?;
             let further = self.layer(layers, next.capacity);
-            next = further.ok_or(Unreached::Items { capacity })?;
+            next = further.ok_or(Unreached::Items(capacity))?;
         }
-        Err(Unreached::Layers { capacity })
+        Err(Unreached::Layers(capacity))
     }
 }
 
@@ -148,11 +141,7 @@ pub struct ValkeySpec {
 }
 
 impl ValkeySpec {
-    /// Checks the parameters. With an expansion of 0 the filter does not grow.
-    ///
-    /// # Errors
-    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`, and [`ParamError::Capacity`] unless
-    /// `1 <= capacity < 2^63`.
+    /// Checks the parameters as [`Valkey::new`] does, and that the capacity is 1 to 2^63 - 1.
     pub fn new(
         error_rate: f64,
         capacity: u64,
@@ -181,40 +170,25 @@ impl ValkeySpec {
     }
 }
 
-/// Why a filter cannot grow to the wanted capacity.
+/// Why a filter cannot grow to the wanted capacity, and the capacity that it can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreached {
     /// The next layer would exceed the memory limit.
-    Bytes {
-        /// Capacity without that layer.
-        capacity: u64,
-    },
+    Bytes(u64),
     /// The rate of the next layer would be 0.
-    Rate {
-        /// Capacity without that layer.
-        capacity: u64,
-    },
+    Rate(u64),
     /// With the next layer the capacity would exceed [`MOST_ITEMS`].
-    Items {
-        /// Capacity without that layer.
-        capacity: u64,
-    },
+    Items(u64),
     /// The filter would need more than [`MOST_LAYERS`] layers.
-    Layers {
-        /// Capacity of that many layers.
-        capacity: u64,
-    },
+    Layers(u64),
 }
 
 impl Unreached {
     /// The capacity that the filter can reach.
     pub fn capacity(self) -> u64 {
-        match self {
-            Self::Bytes { capacity }
-            | Self::Rate { capacity }
-            | Self::Items { capacity }
-            | Self::Layers { capacity } => capacity,
-        }
+        let (Self::Bytes(capacity) | Self::Rate(capacity) | Self::Items(capacity) | Self::Layers(capacity)) =
+            self;
+        capacity
     }
 }
 

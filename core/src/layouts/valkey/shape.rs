@@ -1,6 +1,7 @@
 //! A layer in valkey-bloom's layout: its size, its memory, and where an item's bits are.
 
 use crate::bits::array::BitArray;
+use crate::chain::batch::Layer as _;
 use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
@@ -67,22 +68,15 @@ impl Shape {
         head
     }
 
-    /// Reads a head. Capacity and rate are not part of it, and are set to 0.
-    ///
-    /// # Errors
-    /// The name of a wrong field.
+    /// Reads a head. Capacity and rate are not part of it, and are set to 0. The error names a wrong field.
     pub(crate) fn of_head(head: &[u8; HEAD_BYTES]) -> Result<Self, &'static str> {
-        let (mut bytes, mut probes, mut seed) = ([0; 8], [0; 4], [0; 32]);
-        bytes.copy_from_slice(&head[1..9]);
-        probes.copy_from_slice(&head[9..13]);
-        seed.copy_from_slice(&head[13..]);
         require(head[0] == VERSION, "layer version")?;
         Ok(Self {
             capacity: 0,
             error_rate: 0.0,
-            bytes: u64::from_le_bytes(bytes),
-            probes: u32::from_le_bytes(probes),
-            seed: SipSeed(seed),
+            bytes: bytemuck::pod_read_unaligned(&head[1..9]),
+            probes: bytemuck::pod_read_unaligned(&head[9..13]),
+            seed: SipSeed(bytemuck::pod_read_unaligned(&head[13..])),
         })
     }
 
@@ -98,9 +92,6 @@ impl Shape {
     }
 
     /// The memory of a layer without set bits.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
     pub(crate) fn array(&self) -> Result<BitArray<u64>, Error> {
         let mut array = BitArray::zeroed(self.units())?;
         let written = array.merge(0, &self.head());
@@ -159,14 +150,14 @@ impl Scattered for Headed {
     }
 
     fn shape_of(layer: &Layer) -> Shape {
-        let (made, Headed) = layer.made();
-        let seed = layer.stored_bytes()[13..HEAD_BYTES].as_chunks().0;
         Shape {
-            capacity: made.capacity,
-            error_rate: made.error_rate,
-            bytes: made.bytes,
-            probes: made.probes,
-            seed: seed.first().copied().map_or(SipSeed::FIXED, SipSeed),
+            capacity: layer.capacity,
+            error_rate: layer.error_rate,
+            bytes: layer.bytes(),
+            probes: layer.probes.into(),
+            seed: SipSeed(bytemuck::pod_read_unaligned(
+                &layer.stored_bytes()[13..HEAD_BYTES],
+            )),
         }
     }
 
