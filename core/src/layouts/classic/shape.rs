@@ -6,7 +6,8 @@ use crate::chain::batch::Layer as _;
 use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
-use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
+use crate::layouts::scattered::modulus::Modulus;
+use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Scattered};
 
 /// `ln² 2`, cut off where RedisBloom cuts it off: the sizes depend on it.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
@@ -65,8 +66,7 @@ impl Shape {
         shape
     }
 
-    /// Whether some version of RedisBloom gives this shape to a layer of a filter with `options`. If not, the
-    /// error names a wrong field.
+    /// Names a wrong field, unless some version of RedisBloom gives this shape to a layer with `options`.
     ///
     /// Early versions rounded the bit array up to a byte instead of a word, and did not count the bits gained
     /// by that; the earliest had neither `NOROUND` nor powers of two. The logarithm in `bits_per_item` may
@@ -143,19 +143,20 @@ impl Shape {
     /// A layer with this shape and bit array, which is of whole words even if the shape has fewer bytes, and no items.
     /// The caller has checked that they fit together.
     pub(crate) fn with_bits(self, bits: BitArray<u64>) -> Layer {
-        let made = Made {
+        Layer {
+            modulus: Modulus::new(self.modulus()),
+            items: 0,
             capacity: self.capacity,
             error_rate: self.error_rate,
-            probes: self.probes,
-            modulus: self.modulus(),
-            bytes: self.bytes,
-        };
-        let kept = Kept {
-            bits_per_item: self.bits_per_item.to_ne_bytes(),
-            n2: self.n2,
-            counts_all_bits: self.bits == self.bytes.saturating_mul(8),
-        };
-        Layer::stored(made, bits, kept)
+            probes: self.probes as u16,
+            padding: (bits.bytes().len() as u64 - self.bytes) as u8,
+            words: bits,
+            own: Kept {
+                bits_per_item: self.bits_per_item.to_ne_bytes(),
+                n2: self.n2,
+                counts_all_bits: self.bits == self.bytes.saturating_mul(8),
+            },
+        }
     }
 }
 

@@ -18,16 +18,14 @@ use crate::item::ItemHash;
 use crate::layouts::power::power;
 use modulus::Modulus;
 
-/// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent
-/// items pass them.
+/// Probes that are tested first. In a full layer half of the bits are set, and an eighth of the absent items pass.
 const FIRST: u16 = 3;
 /// The newest layers in which the first words of a single item are prefetched.
 const PREFETCHED_LAYERS: usize = 4;
 /// The most probes of an item that are prefetched; rates below 1e-4 have more.
 const PREFETCHED: u16 = 16;
 
-/// The relative difference that is tolerated between sizes computed here and by others, because the last bits
-/// of a logarithm differ between libms.
+/// The relative difference that is tolerated between sizes, because libms differ in the last bits of a logarithm.
 pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
 
 /// A layout with such layers: where an item's probes are, and what a layer of it keeps besides.
@@ -43,48 +41,23 @@ pub trait Scattered: Copy {
     fn make(shape: Self::Shape) -> Result<Layer<Self>, Error>;
 }
 
-/// What a layer is made from in every such layout.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Made {
-    pub capacity: u64,
-    pub error_rate: f64,
-    /// The number of an item's probes. The lowest rate that a double can hold has 1076.
-    pub probes: u32,
-    /// The number of bits that probes can be.
-    pub modulus: u64,
-    pub bytes: u64,
-}
-
 /// A layer whose probes are scattered.
 pub struct Layer<S> {
     /// Whole words: the head, the bits, and padding that is never set.
     pub(crate) words: BitArray<u64>,
+    /// The number of bits that probes can be.
     pub(crate) modulus: Modulus,
     pub(crate) items: u64,
     pub(crate) capacity: u64,
     pub(crate) error_rate: f64,
+    /// The number of an item's probes. The lowest rate that a double can hold has 1076.
     pub(crate) probes: u16,
     /// Bytes of the array after the bits.
-    padding: u8,
+    pub(crate) padding: u8,
     pub(crate) own: S,
 }
 
 impl<S: Scattered> Layer<S> {
-    /// A layer without items, whose head is in `words` already. The caller has checked that they fit together.
-    pub(crate) fn stored(made: Made, words: BitArray<u64>, own: S) -> Self {
-        let padding = words.bytes().len() as u64 - S::HEAD - made.bytes;
-        Self {
-            words,
-            modulus: Modulus::new(made.modulus),
-            items: 0,
-            capacity: made.capacity,
-            error_rate: made.error_rate,
-            probes: made.probes as u16,
-            padding: padding as u8,
-            own,
-        }
-    }
-
     /// The head and the bits.
     pub fn stored_bytes(&self) -> &[u8] {
         let bytes = self.words.bytes();
@@ -92,8 +65,7 @@ impl<S: Scattered> Layer<S> {
     }
 }
 
-/// The false positive rate of layers with what they hold: for each, the share of its bits that are set to the power of
-/// an item's probes.
+/// The false positive rate of layers: for each, the share of its set bits to the power of an item's probes.
 pub(crate) fn present_rate<'a, S: Scattered + 'a>(layers: impl Iterator<Item = &'a Layer<S>>) -> f64 {
     compound(layers.map(|layer| {
         let fill = layer.ones() as f64 / layer.modulus.value() as f64;
@@ -281,8 +253,7 @@ impl<S: Scattered> batch::Layer for Layer<S> {
     fn insert<K: Kernel>(&mut self, _: K, hash: ItemHash) -> bool {
         let mut newly_set = 0;
         for (word, mask) in probes::<S>(self.modulus, self.probes, hash) {
-            // Only words that change are written to: a page that is only read stays shared with a forked
-            // child that saves the filter.
+            // Only words that change are written to: pages that are only read stay shared with a forked child.
             if self.words.units()[word] & mask == 0 {
                 self.words.units_mut()[word] |= mask;
                 newly_set += 1;

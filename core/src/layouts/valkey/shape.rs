@@ -5,7 +5,8 @@ use crate::chain::batch::Layer as _;
 use crate::error::{Error, require};
 use crate::item::ItemHash;
 use crate::layouts::scattered::ln::ln;
-use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
+use crate::layouts::scattered::modulus::Modulus;
+use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Scattered};
 use crate::params::SipSeed;
 
 /// Bytes of the head that precedes a layer's bits.
@@ -37,9 +38,8 @@ impl Shape {
         Self::stored(capacity, error_rate, bytes, seed)
     }
 
-    /// Whether valkey-bloom gives this shape to a layer of its capacity and rate. If not, the error names a
-    /// wrong field. If the exact size is next to a whole number of bytes, another libm's logarithm may round
-    /// it to the other side, so both sizes are valid; the other fields follow exactly.
+    /// Names a wrong field, unless valkey-bloom gives this shape to a layer of its capacity and rate. Next to a whole
+    /// number of bytes, another libm's logarithm may round the size to the other side, so both are valid.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         require(self.capacity > 0, "capacity")?;
         let exact = exact_bytes(self.capacity, self.error_rate);
@@ -119,17 +119,18 @@ pub type Layer = scattered::Layer<Headed>;
 pub struct Headed;
 
 impl Shape {
-    /// A layer with this shape and no items. Its head is already in `array`. The caller has checked that they fit
-    /// together.
+    /// A layer with this shape and no items, whose head is already in `array`. The caller has checked that they fit.
     pub(crate) fn with_array(self, array: BitArray<u64>) -> Layer {
-        let made = Made {
+        Layer {
+            modulus: Modulus::new(self.bits()),
+            items: 0,
             capacity: self.capacity,
             error_rate: self.error_rate,
-            probes: self.probes,
-            modulus: self.bits(),
-            bytes: self.bytes,
-        };
-        Layer::stored(made, array, Headed)
+            probes: self.probes as u16,
+            padding: (array.bytes().len() as u64 - Headed::HEAD - self.bytes) as u8,
+            words: array,
+            own: Headed,
+        }
     }
 }
 
