@@ -454,13 +454,12 @@ struct Stream<T> {
 impl<T> Stream<T> {
     /// Begins behind the head.
     fn behind(head: &Head, inner: T) -> Self {
-        let (hash, checksums) = (Xxh3::new(), Vec::new());
         let mut stream = Self {
             inner,
             head: head.bytes,
-            hash,
+            hash: Xxh3::new(),
             bytes: 0,
-            checksums,
+            checksums: Vec::new(),
         };
         stream.take(&head.bytes);
         stream

@@ -24,8 +24,7 @@ use crate::layouts::blocked::window::Windowed;
 use crate::layouts::blocked::{Blocked, Layer};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
-/// The most exceptions of all combined filters times the layers of all of them, because every exception is looked up
-/// in every layer.
+/// The most exceptions of all combined filters times all their layers, because each exception is looked up in each.
 pub const MOST_ASKED: u64 = 1 << 23;
 
 /// How many pairs of layers are compared at most to find those of which one has all bits of the other: some 0.1 s for a
@@ -162,8 +161,7 @@ impl Filter {
         Ok(union)
     }
 
-    /// Adds all items of `sources`. Returns whether that changed anything. If a rate is given, it becomes the
-    /// filter's.
+    /// Adds all items of `sources`. Returns whether that changed anything. If a rate is given, it becomes the filter's.
     pub fn absorb(
         &mut self,
         sources: &[&Self],
@@ -185,10 +183,8 @@ impl Filter {
         let plan = Plan::of(&layers)?;
         check(&rules, plan.firsts())?;
         let held = own.layers().len();
-        let (count, more) = (
-            plan.new_layers().count(),
-            sum(plan.new_layers().map(|parts| plan.at(parts[0].0).bytes())),
-        );
+        let count = plan.new_layers().count();
+        let more = sum(plan.new_layers().map(|parts| plan.at(parts[0].0).bytes()));
         if count > 0 {
             let (arrays, layers) = (own.array_bytes(held), held + count);
             let total = Blocked::bytes(layers, arrays.saturating_add(more));
@@ -236,9 +232,8 @@ impl Filter {
         Ok(changed)
     }
 
-    /// Makes a new filter of the items that all `sources` contain, of which there must be one. Each has one layer, of
-    /// one shape; the first gives the parameters. An item that is in none of them is found with at most their lowest
-    /// rate.
+    /// Makes a new filter of the items that all `sources`, of which there must be one, contain. Each has one layer, of
+    /// one shape; the first gives the parameters. An item in none of them is found with at most their lowest rate.
     pub fn intersection(sources: &[&Self], allowance: Allowance<'_>) -> Result<Self, SetError> {
         let first = first(sources)?;
         let (filters, chains) = alike(sources, first)?;
@@ -267,8 +262,7 @@ impl Filter {
             arrays.extend(layers().map(Layer::array));
             layer.bits.set_common(&arrays);
         }
-        let items = items_of_common(&layer, layers().map(counts_of));
-        layer.items = items;
+        layer.items = items_of_common(&layer, layers().map(counts_of));
         let mut common = Self::from(Chain::of_layers(first.rules().clone(), listed([layer])?));
         common.set_exceptions(exceptions);
         Ok(common)
@@ -354,9 +348,8 @@ fn exceptions_of_union(
     exceptions_of(filters, layers.bytes(layers.count()), allowance, stays).map(Some)
 }
 
-/// The exceptions of all `filters` for which `stays` holds, in a filter whose layers have `layers` bytes. Their number
-/// is only known at the end, so `allowance` is queried whenever there must be room for more: a demand that it refuses
-/// then would also be refused at the end.
+/// The exceptions of all `filters` for which `stays` holds, beside layers of `layers` bytes. Their number is known at
+/// the end, so `allowance` is queried whenever there must be room for more: what it refuses then it would refuse later.
 fn exceptions_of(
     filters: &[&Filter],
     layers: u64,
@@ -390,8 +383,7 @@ fn check_lookups(filters: &[&Filter]) -> Result<(), SetError> {
 /// A layer: the index of the filter, and the index of the layer in it.
 type Id = (usize, usize);
 
-/// `(first, part)`: layer `part` goes into the layer of the union that is known by `first`, the first of its parts.
-/// `(first, first)` is listed too.
+/// `(first, part)`: layer `part` goes into the layer of the union whose first part is `first`. `(first, first)` is one.
 type PartOf = (Id, Id);
 
 /// The parts of each layer of the union.
@@ -500,11 +492,10 @@ impl<'a> Plan<'a> {
                 }
                 None => {
                     self.count_layer()?;
-                    let (first, is_single) = (id, true);
                     let group = Group {
-                        first,
+                        first: id,
                         items,
-                        is_single,
+                        is_single: true,
                     };
                     push(&mut groups, group)?;
                     id
@@ -553,8 +544,7 @@ impl<'a> Plan<'a> {
         let mut arrays = reserved(parts.len())?;
         arrays.extend(layers().filter_map(set_bits));
         union.bits.unite(&arrays);
-        let items = items_of_union(&union, layers().map(counts_of));
-        union.items = items;
+        union.items = items_of_union(&union, layers().map(counts_of));
         Ok(union)
     }
 }

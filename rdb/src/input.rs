@@ -1,5 +1,4 @@
-//! The parts that RDB files and DUMP payloads consist of, as they are read: integers, lengths, strings, and the values
-//! of a module.
+//! The parts of RDB files and DUMP payloads as they are read: integers, lengths, strings, and a module's values.
 
 use std::io::Read;
 
@@ -152,8 +151,7 @@ impl<R: Read> Input<R> {
         Ok(key)
     }
 
-    /// Reads a string. One that needs more than `most` bytes is skipped, and gives the inner error; reading can
-    /// continue after it.
+    /// Reads a string. One that needs more than `most` bytes is skipped, with the inner error; reading can go on.
     fn array(&mut self, most: u64) -> Result<Result<Array, DecodeError>, RdbError> {
         let stored = self.stored()?;
         let bytes = stored.most_bytes();
@@ -248,8 +246,7 @@ pub struct Values<'a, R> {
 }
 
 impl<'a, R: Read> Values<'a, R> {
-    /// Reads a module's value with `load`, and skips what `load` left of it. After the outer error the input cannot be
-    /// read further.
+    /// Reads a module's value with `load`, and skips what is left of it. After the outer error nothing can be read.
     pub fn read<T>(
         input: &'a mut Input<R>,
         most: u64,

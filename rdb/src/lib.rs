@@ -299,8 +299,7 @@ impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Filters<R, W> {
                 244 => input.skip_lengths(3)?,
                 // A library of functions.
                 245 => input.skip_string()?,
-                // Data that a module saves outside of keys: the module's ID, then values. The first one says whether
-                // the data comes before or after the keys.
+                // What a module saves outside of keys: its ID, then values; the first says if before or after keys.
                 247 => {
                     input.length()?;
                     input.skip_values()?;
@@ -352,17 +351,6 @@ impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Filters<R, W> {
                 }
             }
         }
-    }
-}
-
-impl<R: Read> Input<R> {
-    /// Skips what modules attach to a key: a count, then for each module 4 bytes that name it, and its
-    /// values.
-    fn skip_metadata(&mut self) -> Result<(), RdbError> {
-        self.each(|input| {
-            input.skip(4)?;
-            input.skip_values()
-        })
     }
 }
 

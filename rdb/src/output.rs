@@ -1,5 +1,4 @@
-//! The parts that RDB files and DUMP payloads consist of, as they are written. Strings are not compressed, because the
-//! bits of a filter in use cannot be.
+//! The parts of RDB files and DUMP payloads as they are written. Strings are not compressed: a filter's bits cannot be.
 
 use std::io::{self, Write};
 

@@ -53,8 +53,7 @@ impl<R: Read> Input<R> {
                     input.skip(8)
                 })
             },
-            // In Redis each field after its time. Since the release of 7.4, the earliest time of all comes first, and a
-            // small hash is one string.
+            // In Redis each field after its time. Since 7.4 the earliest time comes first; small hashes are one string.
             (22, Dialect::Redis) => |input| input.each(Self::skip_time_and_pair),
             (23, Dialect::Redis) => Self::skip_string,
             (24, Dialect::Redis) => |input| {
@@ -71,8 +70,7 @@ impl<R: Read> Input<R> {
         })
     }
 
-    /// Reads a number, and skips this many values. Each value has a byte or more, so a wrong number costs no more time
-    /// than the input is long.
+    /// Reads a number, and skips so many values, each of a byte or more: a wrong number takes no longer than the input.
     pub fn each(&mut self, mut skip: impl FnMut(&mut Self) -> Result<(), RdbError>) -> Result<(), RdbError> {
         for _ in 0..self.length()? {
             skip(self)?;
@@ -95,6 +93,14 @@ impl<R: Read> Input<R> {
             self.length()?;
         }
         Ok(())
+    }
+
+    /// Skips what modules attach to a key: a count, then for each module 4 bytes that name it, and its values.
+    pub fn skip_metadata(&mut self) -> Result<(), RdbError> {
+        self.each(|input| {
+            input.skip(4)?;
+            input.skip_values()
+        })
     }
 
     /// Skips a stream, of which there are five encodings.

@@ -1,5 +1,4 @@
-//! `BF.ADDPACKED key [option ...] LINES|WIDTH n|PREFIXED [COUNT] data`, with the options of
-//! [`Given`].
+//! `BF.ADDPACKED key [option ...] LINES|WIDTH n|PREFIXED [COUNT] data`, with the options of [`Given`].
 
 use std::ffi::CStr;
 
@@ -30,9 +29,8 @@ impl Command for AddPacked {
             return Err(CommandError::Arity);
         };
         creation::check_goal(ctx, &given)?;
-        let Given { packing, .. } = given;
         let no_options = Given {
-            packing,
+            packing: given.packing,
             ..Given::default()
         };
         let addition = Addition {
@@ -48,7 +46,7 @@ impl Command for AddPacked {
         creation::log_rate(ctx, key, given.rate, used);
         match added.stopped {
             Some(error) => return Err(CommandError::After(Box::new(error), added.new.count())),
-            None if packing.count => Reply(ctx).integer(added.new.ones()),
+            None if given.packing.count => Reply(ctx).integer(added.new.ones()),
             None => Reply(ctx).bulk(added.new.into_bitmap().bytes()),
         }
         Ok(())

@@ -36,14 +36,24 @@ impl Command for LoadChunk {
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         match key.filter() {
             Some(filter) => {
-                if !filter.load_chunk(iterator, data)? {
+                let changed = filter.load_chunk(iterator, data).map_err(|error| match error {
+                    ChunkError::NoPlace => CommandError::BAD_HEADER,
+                    ChunkError::NoLayer => CommandError::CHUNK_OFFSET,
+                    ChunkError::TooLong => CommandError::CHUNK_LENGTH,
+                })?;
+                if !changed {
                     return Reply(ctx).ok();
                 }
             }
             None if iterator == chunks::HEADER => {
                 let memory = CommandMemory::of_command(ctx, name);
                 let filter = chunks::load_header(data, &|demand| memory.allow(demand));
-                let filter = filter.inspect_err(stats::not_loaded)?;
+                let filter = filter
+                    .inspect_err(stats::not_loaded)
+                    .map_err(|error| match error {
+                        DecodeError::OutOfMemory { .. } => CommandError::NO_MEMORY_TO_CREATE,
+                        _ => CommandError::BAD_HEADER,
+                    })?;
                 stats::loaded(&filter);
                 key.set(Counted::new(filter), None);
             }
@@ -52,24 +62,5 @@ impl Command for LoadChunk {
         ctx.replicate_verbatim();
         key.changed(Self::NAME);
         Reply(ctx).ok()
-    }
-}
-
-impl From<DecodeError> for CommandError {
-    fn from(error: DecodeError) -> Self {
-        match error {
-            DecodeError::OutOfMemory { .. } => Self::NO_MEMORY_TO_CREATE,
-            _ => Self::BAD_HEADER,
-        }
-    }
-}
-
-impl From<ChunkError> for CommandError {
-    fn from(error: ChunkError) -> Self {
-        match error {
-            ChunkError::NoPlace => Self::BAD_HEADER,
-            ChunkError::NoLayer => Self::CHUNK_OFFSET,
-            ChunkError::TooLong => Self::CHUNK_LENGTH,
-        }
     }
 }

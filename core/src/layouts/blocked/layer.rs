@@ -1,6 +1,5 @@
-//! A blocked layer: each item has `g` lines of 64 bytes, one in each of `g` partitions, and sets `k` bits in
-//! each line. See [`sizing`](super::sizing) for the rates and [`kernel`](crate::bits::kernel) for the bits of
-//! a line.
+//! A blocked layer: each item has `g` lines of 64 bytes, one in each of `g` partitions, and sets `k` bits in each line.
+//! See [`sizing`](super::sizing) for the rates and [`kernel`](crate::bits::kernel) for the bits of a line.
 //!
 //! With `(a, b)` the low and high half of the item's hash, `(A[j], B[j])` the `MULTIPLIERS` and `c = a · A[j]` (mod
 //! 2^64), line `j` is number `high half of c · lines` of partition `j`. Its word of probes is `c · B[0]` (mod 2^64) if
@@ -27,8 +26,7 @@ use crate::item::ItemHash;
 
 /// For each line of an item, the multiplier that chooses the line and the one that chooses its bits.
 ///
-/// They are outputs 1 to 31 of SplitMix64 (Steele, Lea, Flood 2014) from state 0, made odd: nothing up the
-/// sleeve. They are part of the format.
+/// They are outputs 1 to 31 of SplitMix64 (Steele, Lea, Flood 2014) from state 0, made odd, and part of the format.
 const MULTIPLIERS: [(u64, u64); MAX_LINES_PER_ITEM as usize] = [
     (1, 0xe220a8397b1dcdaf),
     (0x6e789e6aa1b965f5, 0x06c45d188009454f),
@@ -67,8 +65,7 @@ impl Shape {
     /// The smallest shape known for `capacity` items at `rate` or less.
     pub fn sized(capacity: u64, rate: f64) -> Self {
         thread_local! {
-            /// The shape that was computed last. Computing one takes some 50 microseconds, and filters are
-            /// often made alike.
+            /// The shape that was computed last: that takes some 50 microseconds, and filters are often made alike.
             static LAST_SHAPE: Cell<Option<(u64, f64, Shape)>> = const { Cell::new(None) };
         }
         if let Some((last_capacity, last_rate, shape)) = LAST_SHAPE.get()
@@ -92,8 +89,7 @@ impl Shape {
         self.geometry.bytes()
     }
 
-    /// The rate of a full layer of this shape. From `LOOSE` on it is computed, because early files understate it
-    /// there by up to 0.4 %.
+    /// The rate of a full layer. From `LOOSE` on it is computed: early files understate it there by up to 0.4 %.
     pub fn full_rate(&self) -> f64 {
         if self.rate < LOOSE {
             return self.rate;
@@ -233,12 +229,6 @@ impl Layer {
     }
 }
 
-/// Makes the compiler believe that `spare` is read. Otherwise it would drop the writes to it, and branch to skip them.
-#[inline(always)]
-fn kept_in_memory(spare: &Line) {
-    std::hint::black_box(spare);
-}
-
 #[derive(Clone, Copy, Debug)]
 struct ItemLine {
     /// Index of the line in the bit array.
@@ -303,8 +293,7 @@ impl Placement {
     }
 }
 
-/// Prefetches the lines of items. It only computes addresses, so the layer may have changed, moved or been
-/// freed.
+/// Prefetches the lines of items. It only computes addresses, so the layer may have changed, moved or been freed.
 #[derive(Clone, Copy, Debug)]
 pub struct LinePrefetcher {
     start: *const Line,
@@ -363,8 +352,7 @@ impl<K: Kernel> Prober<K> {
         self.kernel.mask(self.placement.first(hash).word, self.probes)
     }
 
-    /// Fixes the number of lines per item. Down to a rate of 0.004 items have one line; with that known at
-    /// compile time there is no loop over lines.
+    /// Fixes the number of lines per item, 1 down to a rate of 0.004: known at compile time, it needs no loop.
     #[inline(always)]
     fn only(self, lines_per_item: usize) -> Self {
         Self {
@@ -432,7 +420,8 @@ impl<K: Kernel> Prober<K> {
             changed.put_if(at, newly_set > 0);
             all_set += newly_set;
         }
-        kept_in_memory(&spare);
+        // If the line were not read, the compiler would drop the writes to it, and branch to skip them.
+        std::hint::black_box(&spare);
         (changed, all_set)
     }
 }

@@ -23,8 +23,7 @@ use crate::error::{Error, require};
 use crate::item::Item;
 use crate::params::{Capacity, LATEST, Layout, Time, Window};
 
-/// The most slices of a window. Only a clock that often goes far back makes more of them than [`Window::slices`] and
-/// one.
+/// The most slices of a window. Only a clock that often goes far back makes more than [`Window::slices`] and one.
 pub(crate) const MOST_SLICES: usize = 512;
 /// The part of the rate that the first layers of a window's usual slices share. The rest is for further layers, and for
 /// further slices after a clock was corrected.
@@ -33,8 +32,7 @@ const USUAL_PART: f64 = 0.85;
 const FURTHER_PART: f64 = 0.25;
 /// A further layer of a slice is made for at least the slice's items divided by this number.
 const LEAST_GROWTH: u64 = 32;
-/// The most bytes of dropped slices that are counted. Above it the count starts again from 0, so that the iterators of
-/// chunks fit into an i64.
+/// The most bytes of dropped slices that are counted before 0 follows, so that the iterators of chunks fit into an i64.
 pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 
 /// A part of a window, whose items expire together.
@@ -78,8 +76,7 @@ pub struct Windowed {
 }
 
 impl Windowed {
-    /// Makes a filter without slices. The allowance is asked for a full window now, so that a limit refuses it early;
-    /// memory is allocated slice by slice.
+    /// Makes a filter without slices. The allowance is asked for a full window; memory is allocated slice by slice.
     pub fn new(
         rules: Blocked,
         capacity: Capacity,
@@ -105,8 +102,7 @@ impl Windowed {
         }
     }
 
-    /// Bytes of a filter with this number of slices, which have `listed` layers in lists, and whose bit
-    /// arrays have `arrays` bytes.
+    /// Bytes of a filter with so many slices, with `listed` layers in lists, whose bit arrays have `arrays` bytes.
     pub fn bytes_of(slices: usize, listed: usize, arrays: u64) -> u64 {
         let own = size_of::<Self>() + slices * size_of::<Slice>() + listed * size_of::<Layer>();
         (FILTER_BYTES + own as u64).saturating_add(arrays)
@@ -123,9 +119,8 @@ impl Windowed {
         counts.sum()
     }
 
-    /// Finds layer `layer` of all: its slice, and its number there. Without such a layer, the slice is the one after
-    /// the last.
-    pub(crate) fn find(&self, layer: usize) -> (usize, usize) {
+    /// Finds layer `layer` of all: its slice, and its number there.
+    fn find(&self, layer: usize) -> (usize, usize) {
         let mut before = 0;
         for (at, slice) in self.slices.iter().enumerate() {
             let count = slice.layers().len();
@@ -158,8 +153,7 @@ impl Windowed {
         self.layers_of(self.expired(now))
     }
 
-    /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so
-    /// that a replica takes it.
+    /// The stamp of a change at `now`: that time, or a later newest stamp; at most [`LATEST`], which replicas take.
     pub fn stamp(&self, now: Time) -> Time {
         let now = now.min(LATEST);
         if self.has_wrong_stamps(now) {
@@ -169,8 +163,7 @@ impl Windowed {
         }
     }
 
-    /// Whether the newest stamp is more than a window and a slice ahead of `now`, as a wrong clock gives it. Its items
-    /// would be remembered until that time.
+    /// Whether the newest stamp is more than a window and a slice ahead of `now`, as a wrong clock gives it.
     fn has_wrong_stamps(&self, now: Time) -> bool {
         self.newest_stamp.saturating_sub(now) > self.window.length() + self.window.slice_length()
     }
@@ -359,9 +352,8 @@ impl Windowed {
         Ok(capacity_for(median, self.window.slice_capacity(self.capacity)))
     }
 
-    /// Inserts items of a block into the newest slice, of which no layer but perhaps the newest contains them. Returns
-    /// the items that changed it and, if one found no room, its position and the error. The oldest `expired` slices are
-    /// about to be dropped, and do not count.
+    /// Inserts items of a block, which only the newest layer may contain, into the newest slice. Returns those that
+    /// changed it and, if one found no room, its position and the error. The oldest `expired` slices do not count.
     #[inline(always)]
     fn insert<K: Kernel>(
         &mut self,
@@ -403,8 +395,7 @@ impl Windowed {
         batch::insert_unknown(kernel, layers, &block.hashes, items, &mut grow)
     }
 
-    /// Returns the slices that were dropped last, which may take long to free, and how many layers were dropped since
-    /// the last call.
+    /// See [`Filter::take_dropped`](crate::Filter::take_dropped).
     pub fn take_dropped(&mut self) -> (Vec<Slice>, u64) {
         std::mem::take(&mut self.dropped)
     }
