@@ -13,8 +13,7 @@ use crate::item::Item;
 use crate::layouts::blocked::layer::LinePrefetcher;
 use crate::layouts::blocked::secret::HashKey;
 
-/// The most layers whose lines are prefetched. In filters that grow by doubling, the older layers are small
-/// and mostly in the processor's caches.
+/// The most layers whose lines are prefetched. Of filters that grow by doubling, older layers are mostly in caches.
 const LAYERS: usize = 6;
 
 /// Items of this many bytes or more are not hashed ahead: the hash would take longer than the memory access.

@@ -16,8 +16,7 @@ use crate::plan::Plan;
 use crate::sets::SetError;
 use crate::spec::{BlockedSpec, Spec};
 
-/// The seed of filters that are built without one. It is drawn once in each process, so that these filters can be
-/// united.
+/// The seed of filters that are built without one, drawn once in each process so that they can be united.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("libbloom"));
 
 /// The parameters of a filter to be made. Start with [`Filter::builder`], end with [`Builder::build`].

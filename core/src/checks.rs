@@ -1,5 +1,4 @@
-//! Checks a filter's invariants from scratch, and keeps a stream in memory: for tests, fuzzing and benchmarks, with the
-//! feature `checks`.
+//! Checks a filter's invariants, and keeps a stream in memory: for tests, fuzzing and benchmarks (feature `checks`).
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
@@ -66,8 +65,7 @@ impl Filter {
         self.validate_composed()
     }
 
-    /// Checks the invariants of a filter whose layers may come from several filters, as a union's do: that
-    /// they follow from one another is not required.
+    /// Checks the invariants of a filter whose layers may come from several: they need not follow from one another.
     pub fn validate_composed(&self) -> Result<(), Invalid> {
         self.excepted().map_or(Ok(()), check_exceptions)?;
         require(self.layers() > 0 || self.window().is_some(), Invalid::NoLayer)?;
@@ -160,8 +158,7 @@ fn check_valkey(chain: &Chain<Valkey>) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks that the layers of a chain are as growth makes them: all but the newest are full, and each has the capacity
-/// of the one before times the expansion.
+/// Checks that all layers but the newest are full, and each has the capacity of the one before times the expansion.
 fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     let (layers, growth) = (chain.layers(), chain.rules().growth());
     require(growth != Growth::Fixed || layers.len() <= 1, Invalid::GrownFixed)?;
@@ -215,8 +212,7 @@ pub enum Value {
     String(Vec<u8>),
 }
 
-/// A stream in memory, for tests, fuzzing and benchmarks. Values are written at the end and read from the
-/// front.
+/// A stream in memory, for tests, fuzzing and benchmarks. Values are written at the end and read from the front.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryStream {
     /// The values that have not been read yet.

@@ -61,8 +61,7 @@ impl BuildHasher for Key {
     }
 }
 
-/// Places a hash: both of its halves go through two folded multiplications with the key. Without the key nobody can tell
-/// which hashes fall into one place.
+/// Places a hash by two folded multiplications with the key, without which nobody knows which hashes share a place.
 struct Placing {
     key: Key,
     place: u64,
@@ -117,9 +116,8 @@ fn buckets(count: usize) -> usize {
     }
 }
 
-/// Bytes of `count` exceptions: their set with its struct, 20 to 41 for each; 0 without exceptions, as then there is no
-/// set. Spare room is not counted, so that a filter is as large as its copy on a replica, whose set may have shrunk at
-/// another time.
+/// Bytes of `count` exceptions: their set with its struct, 20 to 41 for each; 0 without any. Spare room is not counted:
+/// a filter is as large as its copy on a replica, whose set may have shrunk at another time.
 pub fn bytes(count: usize) -> u64 {
     match buckets(count) as u64 {
         0 => 0,

@@ -367,16 +367,14 @@ impl Filter {
     }
 }
 
-/// Copies the filter, as [`Filter::try_clone`] does. Without memory for it the process ends, as it does when another
-/// collection is copied.
+/// Copies the filter, as [`Filter::try_clone`] does. Without memory the process ends, as for other collections.
 impl Clone for Filter {
     fn clone(&self) -> Self {
         or_abort(self.try_clone())
     }
 }
 
-/// Filters are equal if they were made with the same parameters and have the same bits and counts. Then they answer
-/// alike, and grow alike.
+/// Filters are equal if they have the same parameters, bits and counts. Then they answer alike, and grow alike.
 impl PartialEq for Filter {
     fn eq(&self, other: &Self) -> bool {
         // The headers are their first chunks.
@@ -425,8 +423,7 @@ impl Filter {
         }
     }
 
-    /// [`Self::contains_at`] for all other filters; without a time at their newest stamp. It takes the parts of an item,
-    /// as [`Chain::contains`] does.
+    /// [`Self::contains_at`] for all other filters, of an item's parts; without a time, at their newest stamp.
     #[inline(never)]
     fn contains_otherwise(&self, bytes: &[u8], known: Option<(Seed, ItemHash)>, now: Option<Time>) -> bool {
         let item = Item::new(bytes, known);
@@ -700,8 +697,7 @@ impl Filter {
         self.excepted().map_or(0, Exceptions::allocated)
     }
 
-    /// Passes every block of memory of the filter to `visit`, in O(layers). The filter's own struct belongs to its
-    /// owner.
+    /// Passes every block of memory to `visit`, in O(layers). The filter's own struct belongs to its owner.
     pub fn each_allocation(&self, mut visit: impl FnMut(Allocation)) {
         if let Some(exceptions) = self.excepted() {
             let own = Allocation::of_array(std::slice::from_ref(exceptions));
@@ -728,8 +724,7 @@ impl Filter {
         (0..layers.count()).map(move |index| layers.stats(index))
     }
 
-    /// What a blocked filter does when it is full. A classic one grows, or does not, as
-    /// [`Self::expansion`] says.
+    /// What a blocked filter does when it is full. A classic one grows, or does not, as [`Self::expansion`] says.
     pub fn growth(&self) -> Option<Growth> {
         self.layers.blocked().map(Blocked::growth)
     }
@@ -773,8 +768,7 @@ impl Filter {
         (chain.rules().expansion() > 0).then_some(reached)
     }
 
-    /// The hash of a blocked filter, and the layers of the chain to which items are added: in a window the newest
-    /// slice's.
+    /// The hash of a blocked filter, and the layers to which items are added: in a window the newest slice's.
     pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
         let layers = match &self.layers {
             Layers::Blocked(chain, _) => chain.layers(),

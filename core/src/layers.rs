@@ -1,7 +1,6 @@
 //! The layers of a filter in any layout.
 //!
-//! [`filter`](crate::filter) matches them for queries and additions, so that the layout's own code is inlined there. All
-//! other calls go through `Layered`.
+//! [`filter`](crate::filter) matches them for items, so that a layout's code is inlined. Other calls go by `Layered`.
 
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::Chain;

@@ -14,8 +14,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::params::Time;
 
-/// Evaluates `$work` with an iterator over packed items. It is compiled for each form, so that the filter's work can be
-/// inlined into the loop.
+/// Evaluates `$work` with an iterator over packed items, compiled for each form so that the filter's work is inlined.
 macro_rules! for_each_form {
     ($packed:expr, $items:ident => $work:expr) => {{
         let Packed { form, data, .. } = $packed;
@@ -144,8 +143,7 @@ impl<'a> Packed<'a> {
             }
             return Some(data);
         }
-        // This is enough if all items have the same length. Room for all data would be too much: perhaps one of
-        // millions of items is kept.
+        // Enough if all items have the same length. Room for all data would be too much if one of millions is kept.
         let share = self.data.len() as u128 * u128::from(kept.ones()) / self.count.max(1) as u128;
         data.try_reserve_exact(usize::try_from(share).ok()?).ok()?;
         for (kept, piece) in kept.iter().zip(self.pieces()) {
@@ -267,8 +265,7 @@ impl Filter {
 /// The answers for the items of a batch, one bit each.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// One word for each block of items. Bit 0 is the block's first item; a set bit means yes. The list is empty while
-    /// there is room for one block only.
+    /// One word a block of items; bit 0 is the first, and set means yes. Empty while there is room for one block only.
     blocks: Vec<u64>,
     /// The only block of a short batch, which needs no memory of its own.
     only: [u64; 1],
@@ -353,8 +350,7 @@ impl Answers {
         })
     }
 
-    /// Converts the answers to the bit order of the server's own bitmaps: the first answer is the highest bit
-    /// of the first byte.
+    /// Converts the answers to the bit order of the server's bitmaps: the first is the highest bit of the first byte.
     pub fn into_bitmap(mut self) -> Bitmap {
         for yes in self.blocks.iter_mut().chain(&mut self.only) {
             *yes = yes.reverse_bits().to_be();

@@ -104,8 +104,7 @@ impl Expansion {
 pub enum Growth {
     /// The filter accepts no further item: one layer has the whole budget (`NONSCALING`).
     Fixed,
-    /// The filter grows, but is expected to stay within its first capacity: the first layer gets most of the
-    /// budget.
+    /// The filter grows, but is expected to stay within its first capacity: the first layer gets most of the budget.
     Reserved(Expansion),
     /// The filter is expected to grow: the budget is shared evenly enough for a long chain (`GROWING`).
     Growing(Expansion),
@@ -159,8 +158,7 @@ impl Window {
     /// The default number of slices.
     pub const USUAL_SLICES: u8 = 8;
 
-    /// A window of 1 or more seconds, in a number of slices within [`Self::SLICES`]. With `refresh`, adding an item again
-    /// restarts its time.
+    /// A window of 1 or more seconds in [`Self::SLICES`] slices. With `refresh`, an item added again begins anew.
     pub fn new(seconds: u32, slices: u8, refresh: bool) -> Result<Self, ParamError> {
         require(seconds > 0, ParamError::Window)?;
         require(Self::SLICES.contains(&slices), ParamError::Slices)?;
@@ -310,8 +308,7 @@ impl From<Seed> for SipSeed {
     }
 }
 
-/// The ratio of a layer's rate to that of the layer before it, in valkey-bloom's layout: strictly between 0
-/// and 1.
+/// The ratio of a layer's rate to that of the layer before it, in valkey-bloom's layout: strictly between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tightening(f64);
 

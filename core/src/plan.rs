@@ -1,7 +1,6 @@
 //! Forecasts: which layers a filter will have, and how much memory, before it is made and as it grows.
 //!
-//! The layers come from the same [`Rules`] as those of a real filter, and their bytes are added up by the same code.
-//! Nothing is estimated.
+//! The layers come from the [`Rules`] of real filters, and the same code adds up their bytes. Nothing is estimated.
 
 use std::borrow::Cow;
 
@@ -25,8 +24,7 @@ pub struct Plan {
     /// [`Rules::bytes`] of such filters.
     bytes: fn(usize, u64) -> u64,
     window: Option<(Blocked, Capacity, Window)>,
-    /// The layers, oldest first. For a filter with a window, the layers at the expected number of items in
-    /// each window.
+    /// The layers, oldest first. For a filter with a window, the layers at the expected number of items in each window.
     layers: Vec<LayerShape>,
 }
 
@@ -81,8 +79,7 @@ impl Plan {
     reason = "a forecast has as many layers as its caller allows"
 )]
 impl Plan {
-    /// Forecasts a filter that grows until it counts `items`, has `most` layers, or can grow no more. Sizing
-    /// a layer takes some 0.1 ms.
+    /// Forecasts a filter that grows until it counts `items`, has `most` layers, or is full. A layer takes some 0.1 ms.
     pub fn new(spec: Spec, items: u64, most: usize) -> Self {
         match spec {
             Spec::Blocked(spec) => match spec.window {

@@ -47,8 +47,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
     Ok(())
 }
 
-/// Makes a new file, for its owner only. The crate's own way would put the random name into the error, in place of the
-/// system's number.
+/// Makes a new file, for its owner only. The crate's own way has the random name in its error, not the system's number.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -89,8 +88,7 @@ fn for_another_group(mode: u32) -> u32 {
     mode & !0o070 | (mode & 0o007) << 3
 }
 
-/// The result of a sync, without the errors for what cannot be synced: a pipe has no disk, and some folders may not be
-/// opened.
+/// The result of a sync, without errors for what cannot be synced: a pipe, and folders that may not be opened.
 pub fn unless_unsupported(synced: io::Result<()>) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match synced {

@@ -195,8 +195,7 @@ fn shrink<R: Rules>(
     let mut made: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
     for &(index, shape) in &smaller {
         let mut layer = fold(&layers[index], shape)?;
-        // The bits of the smaller layer may tell of fewer items, so that another factor is found. A second command must
-        // find none.
+        // The smaller layer's bits may tell of fewer items and so of another factor. A second command must find none.
         while let Some(shape) = smaller_than(&layer, index == newest) {
             layer = fold(&layer, shape)?;
         }
@@ -212,9 +211,8 @@ fn shrink<R: Rules>(
     Ok(before.saturating_sub(after))
 }
 
-/// The smallest shape known to which a layer of `shape` can be folded that holds `items` items within the layer's rate;
-/// `None` if there is none smaller than it. `items` is 1 or more, and at most the layer's capacity. `computed` counts
-/// what it costs.
+/// The smallest shape known to which a layer of `shape` can be folded that holds `items`, 1 to its capacity, within its
+/// rate; `None` if none is smaller. `computed` counts what it costs.
 pub(crate) fn folded(shape: blocked::Shape, items: u64, computed: &mut u64) -> Option<blocked::Shape> {
     let lines = shape.geometry.lines;
     let fewest = part(lines, items, shape.capacity);
@@ -247,8 +245,7 @@ pub(crate) fn folded(shape: blocked::Shape, items: u64, computed: &mut u64) -> O
 
 /// The most that rounding adds to the rate of a layer for `capacity` items, as a part of the rate. The items that a
 /// layer meets are rounded up to a whole number, and its rate rises at most with the `k · g`th power of that number.
-/// Below [`POISSON_FROM`] items nothing is allowed for: there the rate depends on the number of lines in other ways
-/// too.
+/// Below [`POISSON_FROM`] items nothing is allowed for: there the rate depends on the number of lines in other ways.
 fn rounding(geometry: Geometry, capacity: u64) -> f64 {
     let bits = f64::from(geometry.probes) * f64::from(geometry.lines_per_item);
     if capacity < POISSON_FROM {

@@ -140,8 +140,7 @@ fn lasting<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a [u8]>> {
     Ok(item.cast::<PyBytes>().ok().map(|bytes| bytes.as_bytes()))
 }
 
-/// A bytearray or a memoryview of bytes as they are now; anything else as it is. Others may change them while the
-/// interpreter's lock is let go.
+/// A bytearray or memoryview of bytes as it is now, because others may change it; anything else as it is.
 fn as_it_is<'py>(item: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if item.is_instance_of::<PyString>() || item.is_instance_of::<PyBytes>() {
         return Ok(item);
@@ -407,8 +406,7 @@ impl<'py> Items<'py> {
 }
 
 impl Chunk<'_> {
-    /// Passes the bytes of the items to `take`, up to the first object that is no item. Then returns that object's
-    /// error.
+    /// Passes the bytes of the items to `take`, up to the first object that is no item, whose error it then returns.
     fn with_slices<T>(&self, take: impl FnOnce(&[&[u8]]) -> PyResult<T>) -> PyResult<T> {
         match self {
             Self::Each(items, begin) => {

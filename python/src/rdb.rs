@@ -11,8 +11,7 @@ use pyo3::{PyErr, PyResult};
 use crate::errors::FormatError;
 use crate::{named, of_io_error};
 
-/// Reads the filter with this key in this database; `None` stands for any. Only that filter takes memory. `path` is that
-/// of the file, for messages.
+/// Reads the filter with this key in this database; `None` means any. Only it takes memory. `path` is for messages.
 pub fn filter(
     file: impl Read,
     path: &Path,

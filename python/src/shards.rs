@@ -1,5 +1,4 @@
-//! Items that go to many shards: which one an item belongs to, and packed items divided among them.
-//! docs/sharding.md defines the hash.
+//! Items divided among shards, packed, and which shard an item belongs to: docs/sharding.md defines the hash.
 
 use std::num::NonZeroUsize;
 
@@ -52,9 +51,8 @@ fn divided(items: Packed<'_>, shards: u32) -> (Vec<Share>, Vec<u32>) {
 
 type Shared<'py> = (usize, usize, Bound<'py, PyBytes>);
 
-/// Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items, and
-/// the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the machine's
-/// byte order.
+/// Divides packed items among shards. Returns, for each shard that has items, its number, the number of its items, and
+/// the items in the same form; then the shard of each item in order, as integers of four bytes in the machine's order.
 #[pyfunction]
 #[pyo3(signature = (shards, form, *words))]
 pub fn divide<'py>(

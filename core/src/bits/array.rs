@@ -98,15 +98,13 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         self.units.relocate(mover);
     }
 
-    /// Sets the bits that are set in `bytes`, starting at byte `offset`; no bit is ever cleared. Pages where
-    /// `bytes` are zero are not written to.
+    /// Sets the bits of `bytes` from byte `offset` on, and clears none. Pages where `bytes` are zero stay unwritten.
     pub fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.units);
         let start = usize::try_from(offset).map_err(|_| OutOfRange)?;
         let end = start.checked_add(bytes.len()).ok_or(OutOfRange)?;
         let place = all.get_mut(start..end).ok_or(OutOfRange)?;
-        // An array without set bits is not read: reading would map a page of zeros first, and the write would
-        // then replace it by a page of its own.
+        // An array without set bits is not read: that would map pages of zeros, which the write would replace.
         let unset = self.ones == 0;
         for (place, bytes) in place.chunks_mut(PAGE).zip(bytes.chunks(PAGE)) {
             if all_zero(bytes) {

@@ -1,15 +1,13 @@
 //! Combining bit arrays of the same length bit by bit.
 //!
-//! The arrays are read tile by tile. A tile of the result stays in a near cache while that tile of each array
-//! is read, so every array is read from memory once and the result is written once, however many arrays there
-//! are.
+//! The arrays are read tile by tile. A tile of the result stays in a near cache while that tile of each array is read.
+//! So every array is read from memory once, and the result is written once.
 
 use super::array::{BitArray, all_zero};
 use super::kernel::{self, CountOnes, Kernel, Work};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
-/// Bytes combined at a time. A tile of the result and one of an array together fit into a first-level cache
-/// of 48 KiB.
+/// Bytes combined at a time. A tile of the result and one of an array fit into a first-level cache of 48 KiB.
 const TILE: usize = 16 << 10;
 
 /// Bytes that [`is_within`] compares before it looks at the result, about as many as are read at once anyway.
@@ -74,8 +72,7 @@ pub fn union_ones(arrays: &[&[u8]]) -> u64 {
     ones
 }
 
-/// Whether every bit of `part` is set in `whole`, which has the same length. If bits are missing, the first bytes
-/// mostly lack one.
+/// Whether every bit of `part` is set in `whole`, which is as long. If not, mostly the first bytes lack one.
 pub fn is_within(part: &[u8], whole: &[u8]) -> bool {
     let mut pieces = part.chunks(PIECE).zip(whole.chunks(PIECE));
     pieces.all(|(part, whole)| {

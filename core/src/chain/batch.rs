@@ -11,8 +11,7 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
 
-/// Items that are hashed and prefetched together, as many as a word has bits, so that a word is a set of
-/// them.
+/// Items that are hashed and prefetched together: as many as a word has bits, so that a word is a set of them.
 pub const BLOCK: usize = u64::BITS as usize;
 
 /// A layer: how it is made, what it holds, and what it does with items.
@@ -39,8 +38,7 @@ pub trait Layer: Sized {
     fn array(&self) -> &[u8];
     /// Sets the bits that are set in `bytes`, starting at byte `offset` of the layer's bits.
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
-    /// Tells the layer how many bytes of bits precede it in its chain. Layouts that do not need this ignore
-    /// it.
+    /// Tells the layer how many bytes of bits precede it in its chain, if its layout needs that.
     fn start_at(&mut self, _bytes: u64) {}
     /// Calls [`Self::start_at`] for all `layers`, of which the first is preceded by `bytes` bytes.
     fn start_all_at(layers: &mut [Self], mut bytes: u64) {
@@ -60,8 +58,7 @@ pub trait Layer: Sized {
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
-    /// [`Self::contains`] in a filter's only layer; `None` if the layer has no faster way for a single item. Most
-    /// filters have one layer that has.
+    /// [`Self::contains`] in a filter's only layer, as most are; `None` if it has no faster way for a single item.
     fn contains_in_only_layer(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool>;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
@@ -73,8 +70,7 @@ pub trait Layer: Sized {
     ) -> bool
     where
         Self: 'a;
-    /// The items of a block that any of `layers`, newest first, contains. `newest` says whether their memory
-    /// in the newest layer has been prefetched.
+    /// The items of a block that any of `layers`, newest first, contains. `newest`: whether that layer was prefetched.
     fn any_contains_block<'a, K: Kernel>(
         layers: impl Iterator<Item = &'a Self> + Clone,
         kernel: K,
@@ -212,8 +208,7 @@ impl Iterator for Subset {
 pub struct BlockOutcome {
     /// The items that were new.
     pub new: Subset,
-    /// The items that changed the filter: the new ones and, in a window that refreshes, those whose time was
-    /// restarted.
+    /// The items that changed the filter: the new ones and, in a window that refreshes, those whose time began anew.
     pub changed: Subset,
     /// Number of items that were processed: [`BLOCK`], except at the end of a batch.
     pub count: usize,

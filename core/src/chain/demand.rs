@@ -16,8 +16,7 @@ pub struct Demand {
     pub new: u64,
     /// Bytes of the filter afterwards, with the new ones, and without what they replace.
     pub total: u64,
-    /// The number of layers afterwards, if the filter grows. A stored filter does not grow when it is loaded or
-    /// copied.
+    /// The number of layers afterwards, if the filter grows. One that is loaded or copied does not grow.
     pub grows_to: Option<usize>,
 }
 
@@ -57,8 +56,7 @@ pub fn at_most(limit: u64) -> impl Fn(Demand) -> Result<(), Limit> {
     move |demand: Demand| require(demand.total <= limit, Limit::Bytes(limit))
 }
 
-/// Requests memory for a filter that will have `total` bytes, of which it keeps `held`. `grows_to` is the number of its
-/// layers, if it grows.
+/// Requests memory for a filter of `total` bytes, of which it keeps `held`. It `grows_to` so many layers, if it grows.
 pub(crate) fn ask(
     held: u64,
     total: u64,

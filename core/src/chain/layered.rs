@@ -35,8 +35,7 @@ pub trait Layered {
     /// Items of the layers from number `first` on, in O(layers).
     fn items(&self, first: usize) -> u64;
 
-    /// Bytes that the filter had with only its first `layers` layers, which is at most their present number; see
-    /// [`Filter::bytes`](crate::Filter::bytes).
+    /// Bytes that the filter had with only its first `layers` layers, which is at most their present number.
     fn bytes(&self, layers: usize) -> u64;
 
     fn array(&self, layer: usize) -> &[u8];
@@ -44,8 +43,7 @@ pub trait Layered {
     /// Sets the bits of `bytes` in a layer from byte `offset` on.
     fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
 
-    /// Finds byte `offset` in all bit arrays that the filter ever had, end to end. Returns the layer that has it, and
-    /// the offset of that layer's first byte.
+    /// The layer with byte `offset` of all bit arrays that the filter ever had, end to end, and where it begins.
     fn place_of(&self, offset: u64) -> Option<(usize, u64)>;
 
     /// Bytes of the bit arrays of all layers that the filter has dropped.

@@ -67,8 +67,7 @@ pub trait Rules: Clone {
     where
         Self: 'a;
 
-    /// Finds byte `offset` of the bits of all layers, end to end: the layer that has it, and the offset of that layer's
-    /// first byte.
+    /// The layer with byte `offset` of the bits of all layers, end to end, and the offset of that layer's first byte.
     fn place_of(layers: &[Self::Layer], offset: u64) -> Option<(usize, u64)> {
         let (mut start, mut end) = (0, 0);
         let layer = layers.iter().position(|layer| {
@@ -323,8 +322,7 @@ pub(super) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// The shapes of the layers that a filter has once it counts `items`; at most the first `most`, and no more than it
-/// can have.
+/// The shapes of the layers of a filter that counts `items`: at most the first `most`, and no more than it can have.
 pub(super) fn planned<R: Rules>(rules: &R, first: ShapeOf<R>, items: u64, most: usize) -> Vec<ShapeOf<R>> {
     let capacity_of = |shape| rules.described(shape).capacity;
     let (mut layers, mut capacity) = (Vec::from([first]), capacity_of(first));
@@ -338,8 +336,7 @@ pub(super) fn planned<R: Rules>(rules: &R, first: ShapeOf<R>, items: u64, most: 
     layers
 }
 
-/// The false positive rate of several layers together, from the rate of each. It is computed so that rates far below
-/// the rounding of 1 are not lost.
+/// The false positive rate of several layers, from that of each. Rates far below the rounding of 1 are not lost.
 pub(super) fn compound(rates: impl Iterator<Item = f64>) -> f64 {
     rates.fold(0.0, |all, rate| all + rate * (1.0 - all))
 }

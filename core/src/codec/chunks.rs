@@ -51,8 +51,7 @@ pub enum ChunkError {
     TooLong,
 }
 
-/// The chunk after the one with `iterator`; the header for 0; `None` after the last one, and for an iterator outside
-/// of the filter.
+/// The chunk after the one with `iterator`; the header for 0; `None` after the last one, and outside of the filter.
 pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> {
     if iterator == 0 {
         return Ok(Some(Chunk {
@@ -80,8 +79,7 @@ fn piece(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
     })
 }
 
-/// The header, then every chunk that is not all zero, which is all that loading needs. Layers without a set bit are
-/// not read.
+/// The header, then every chunk that is not all zero, which loading needs. Layers without a set bit are not read.
 pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
     chunks_without_zeros(filter, true)
 }
@@ -177,8 +175,7 @@ impl Assembly {
         has_all.then_some(self.filter)
     }
 
-    /// Goes to the layer of the byte at `offset`, or past the last one. Returns false if a layer before it is known to
-    /// lack a chunk.
+    /// Goes to the layer of byte `offset`, or past the last one; false if a layer before it is known to lack a chunk.
     fn advance(&mut self, offset: u64) -> bool {
         let counts_bits = header_counts_bits(&self.filter);
         while self.layer < self.filter.layers() && offset - self.begin >= self.bytes() {
@@ -204,8 +201,7 @@ pub fn is_complete(filter: &Filter, header: &[u8]) -> bool {
     has_bits_of_items(filter) && (!header_counts_bits(filter) || is_counted())
 }
 
-/// Whether each layer has as many set bits as items or more, as items that were added leave it. A filter that misses
-/// chunks may have fewer.
+/// Whether each layer has as many set bits as items or more. A filter that misses chunks may have fewer.
 pub fn has_bits_of_items(filter: &Filter) -> bool {
     filter.layer_stats().all(|layer| layer.items <= layer.bits_set)
 }

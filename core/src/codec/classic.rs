@@ -1,5 +1,4 @@
-//! RedisBloom's formats: the RDB stream of a filter, and the header of its chunks.
-//! docs/design.md has their bytes, under "Stored bytes".
+//! RedisBloom's formats: RDB stream, header of chunks. See "Stored bytes" in docs/design.md.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
@@ -76,8 +75,7 @@ pub fn load(
             probes: u32::try_from(probes).map_err(|_| DecodeError::Field("probes"))?,
             n2: u8::try_from(n2).map_err(|_| DecodeError::Field("n2"))?,
         };
-        // Memory is requested before the server reads the array; after that it would be counted as used
-        // already.
+        // Memory is requested before the server reads the array; after that it would be counted as used already.
         loader.ask(bits.div_ceil(8), allowance)?;
         let array = source.array()?;
         let bytes = array.bytes().len() as u64;

@@ -1,5 +1,4 @@
-//! What the formats of all layouts have in common. All integers and floats are little-endian; whatever is read is
-//! hostile.
+//! What the formats of all layouts have in common. Numbers are little-endian, and whatever is read is hostile.
 
 use super::stream::Array;
 use crate::bits::array::{BitArray, is_sparse};
@@ -27,8 +26,7 @@ pub enum DecodeError {
     },
 }
 
-/// Makes a bit array of a string that was read. A string of whole words is copied only if the copy leaves many pages
-/// untouched.
+/// Makes a bit array of a string. One of whole words is copied only if the copy leaves many pages untouched.
 pub(crate) fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
     let copied = |bytes: &[u8]| {
         let mut bits = BitArray::zeroed(bytes.len().div_ceil(8) as u64)?;

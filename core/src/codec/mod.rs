@@ -40,8 +40,7 @@ pub fn save_for_digest(filter: &Filter, sink: &mut dyn Sink) {
     }
 }
 
-/// Reads a filter of any layout but valkey-bloom's from an RDB stream of `encoding_version`. (The streams of
-/// [`valkey`] have a type of their own.)
+/// Reads a filter of any layout but valkey-bloom's, which has a type of its own, from a stream of `encoding_version`.
 pub fn load(
     source: &mut impl Source,
     encoding_version: i32,

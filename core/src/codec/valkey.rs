@@ -1,5 +1,4 @@
-//! valkey-bloom's formats: the RDB stream of a filter, the data of BF.LOAD, and a header for chunks.
-//! docs/design.md has their bytes, under "Stored bytes".
+//! valkey-bloom's formats: RDB stream, data of BF.LOAD, header of chunks. See "Stored bytes" in docs/design.md.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;

@@ -27,13 +27,11 @@ pub(crate) const HEAD_BYTES: usize = 48;
 pub(crate) const WINDOW_BYTES: usize = 32;
 pub(crate) const SLICE_BYTES: usize = 24;
 pub(crate) const LAYER_BYTES: usize = 48;
-/// The most layers of a filter with a window in a header, since to find a layer takes a pass over the slices. Clients
-/// make at most [`MOST_LAYERS`].
+/// The most layers of a window in a header: to find one takes a pass over slices. Clients make up to [`MOST_LAYERS`].
 const MOST_WINDOW_LAYERS: usize = 4 * MOST_LAYERS;
 /// The latest time in a header. A reply to a client can hold it.
 const LATEST_STORED: Time = i64::MAX as Time;
-/// Bytes of a bit array that are written at a time: the server compresses each string that it writes, and
-/// needs a buffer of its size.
+/// Bytes of a bit array that are written at a time: the server compresses each string, in a buffer of its size.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Writes a header, and the bit arrays of layers, to an RDB stream.
@@ -67,9 +65,8 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layer
     Ok((layers, exceptions))
 }
 
-/// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
-/// first, of a number of lines with a number of set bits. Also returns the number of its exceptions, and the bytes after
-/// the header.
+/// The filter that a header describes, with its items counted, the number of its exceptions, and the bytes after the
+/// header. `bits` supplies the bit array of each layer, oldest first, of a number of lines with a number of set bits.
 pub fn load_header<'a>(
     bytes: &'a [u8],
     allowance: Allowance<'_>,
@@ -333,8 +330,7 @@ impl StoredLayer {
         require(capacity > 0, "capacity")?;
         require(items <= capacity, "items")?;
         require((0.0..1.0).contains(&rate), "layer error rate")?;
-        // There is no stricter check: a filter whose chunks are still to be loaded, or were damaged, can be
-        // saved and must load.
+        // There is no stricter check: a filter that lacks chunks, or has damaged ones, can be saved and must load.
         require(bits_set / 8 <= geometry.bytes(), "set bits")?;
         Ok(Self {
             shape: Shape {

@@ -1,5 +1,4 @@
-//! The stored bytes of blocked filters with their exceptions: the layers as [`layers`] writes them, then the
-//! exceptions.
+//! The stored bytes of blocked filters: the layers as [`layers`] writes them, then the exceptions.
 
 pub mod layers;
 
@@ -60,8 +59,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
     load_header_with(bytes, allowance, |lines, _| Ok(BitArray::zeroed(lines)?))
 }
 
-/// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
-/// first, of a number of lines with a number of set bits.
+/// The filter that a header describes. `bits` supplies the bit arrays, as for [`layers::load_header`].
 pub fn load_header_with(
     bytes: &[u8],
     allowance: Allowance<'_>,

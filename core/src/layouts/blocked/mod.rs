@@ -59,11 +59,10 @@ impl BlockedSpec {
 
 /// Rules of blocked filters: one error rate for the whole chain, at any length.
 ///
-/// A layer gets a share of what is left of the error budget (see [`Growth::share`]). The rate that it really
-/// has at its capacity, after rounding up to whole lines, is then subtracted from the budget. So the sum of
-/// the layers' rates, and with it the rate of the chain, never exceeds the filter's rate. (Almeida, Baquero,
-/// Preguiça, Hutchison, "Scalable Bloom Filters", 2007, shrink the rates geometrically instead, which needs
-/// more bits in every further layer.)
+/// A layer gets a share of what is left of the error budget (see [`Growth::share`]). The rate that it really has at its
+/// capacity, after rounding up to whole lines, is then subtracted from the budget. So the sum of the layers' rates, and
+/// with it the rate of the chain, never exceeds the filter's rate. (Almeida, Baquero, Preguiça, Hutchison, "Scalable
+/// Bloom Filters", 2007, shrink the rates geometrically instead, which needs more bits in every further layer.)
 #[derive(Clone, Debug)]
 pub struct Blocked {
     secret: Arc<Secret>,
@@ -96,8 +95,7 @@ impl Blocked {
         self.growth
     }
 
-    /// Whether layers are as growth makes them: all but the newest are full, and each has the capacity of the one
-    /// before times the expansion.
+    /// Whether all layers but the newest are full, and each has the capacity of the one before times the expansion.
     fn grew(&self, layers: &[Layer]) -> bool {
         let Some(factor) = self.growth_factor() else {
             return layers.len() <= 1;

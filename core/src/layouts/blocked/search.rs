@@ -13,8 +13,7 @@ use crate::chain::batch::{BLOCK, Hashes, Layer as _, Prefetch, Prefetched, Subse
 const PREFETCH_FROM: u64 = 128 << 10;
 /// From this many items on, computing their bits ahead pays off. Fewer are looked up one by one.
 const MANY: u64 = 8;
-/// The number of newest layers in which all lines are prefetched at once when few items are looked up. These
-/// layers hold most items.
+/// In so many newest layers, which hold most items, all lines are prefetched at once when few items are looked up.
 const NEWEST: usize = 2;
 /// The number of items that are tested together: the compiler unrolls a loop over this many.
 const STRIDE: usize = 4;
@@ -72,8 +71,7 @@ struct Search<'a, K: Kernel> {
     hashes: &'a Hashes,
     /// Items not found yet.
     pending: Subset,
-    /// The bits of the pending items' first lines, for layers with `probes` probes. Entries of other items
-    /// are meaningless.
+    /// The bits of the pending items' first lines, for layers with `probes` probes; the others mean nothing.
     masks: [K::Mask; BLOCK],
     probes: u8,
 }
@@ -132,8 +130,7 @@ impl<'a, K: Kernel> Search<'a, K> {
         self.first_lines_cover(layer.bits().units(), prober)
     }
 
-    /// Tests the other lines of the `possible` items in `layer`; the items that it contains are no longer
-    /// pending.
+    /// Tests the other lines of the `possible` items in `layer`; the items that it contains are no longer pending.
     #[inline(always)]
     fn decide(&mut self, layer: &Layer, possible: Subset) {
         let (units, prober) = (layer.bits().units(), layer.prober(self.kernel));

@@ -70,8 +70,7 @@ impl Deref for Secret {
 
 static IN_USE: Mutex<BTreeMap<Seed, Weak<Secret>>> = Mutex::new(BTreeMap::new());
 
-/// Locks the table of all secrets in use. A panic of another holder of the lock is ignored: it cannot have
-/// left the table inconsistent.
+/// Locks the table of all secrets in use. A panic of another holder cannot have left it inconsistent.
 fn in_use() -> MutexGuard<'static, BTreeMap<Seed, Weak<Secret>>> {
     IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -100,8 +99,7 @@ impl Secret {
 impl Drop for Secret {
     fn drop(&mut self) {
         let mut table = in_use();
-        // Between the last use of this secret and now, another thread may have made the next one for the same
-        // seed.
+        // Between the last use of this secret and now, another thread may have made the next one for its seed.
         if table
             .get(&self.seed)
             .is_some_and(|secret| secret.strong_count() == 0)

@@ -186,8 +186,7 @@ impl Rules for Classic {
         let newest = layers.next_back().ok_or(Error::Full { capacity: 0 })?;
         let capacity = newest.capacity.saturating_mul(u64::from(self.expansion));
         let error_rate = newest.error_rate * TIGHTENING;
-        // An expansion of 0 comes from storage, or from RedisBloom truncating a larger one to 32 bits. A rate
-        // of 0 comes after some thousand layers.
+        // An expansion of 0 was stored, or a larger one cut to 32 bits. A rate of 0 comes after some thousand layers.
         if !self.scales() || capacity == 0 || error_rate == 0.0 {
             return Err(Error::Full {
                 capacity: newest.capacity,

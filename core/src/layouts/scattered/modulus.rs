@@ -1,10 +1,9 @@
 //! Remainders by a number that is the same for millions of divisions, without dividing.
 //!
-//! With `m = floor((2^64 - 1) / d)`, the estimate `q = floor(x · m / 2^64)` of `x / d` is exact or one too
-//! small: `m = (2^64 - 1 - r) / d` for an `r < d`, so `x · m / 2^64 = x/d - x(1 + r) / (d · 2^64)`, and the
-//! subtracted term is less than 1 because `x < 2^64` and `1 + r <= d`. So one conditional subtraction
-//! corrects the remainder `x - q · d`, which never exceeds `x`. (Barrett reduction, with a word as the
-//! radix.)
+//! With `m = floor((2^64 - 1) / d)`, the estimate `q = floor(x · m / 2^64)` of `x / d` is exact or one too small:
+//! `m = (2^64 - 1 - r) / d` for an `r < d`, so `x · m / 2^64 = x/d - x(1 + r) / (d · 2^64)`, and the subtracted term is
+//! less than 1 because `x < 2^64` and `1 + r <= d`. So one conditional subtraction corrects the remainder `x - q · d`,
+//! which never exceeds `x`. (Barrett reduction, with a word as the radix.)
 
 use std::num::NonZeroU64;
 

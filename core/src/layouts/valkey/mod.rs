@@ -3,8 +3,7 @@
 //! An item's probes are anywhere in the array, each in a cache line of its own. They are computed from two hashes,
 //! which are SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF", 2012).
 //!
-//! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is saved and
-//! loaded in one piece.
+//! In memory, as in valkey-bloom, a head of 45 bytes precedes a layer's bits: it is saved and loaded in one piece.
 
 pub(crate) mod shape;
 
@@ -103,8 +102,7 @@ impl Valkey {
         (rate > f64::MIN_POSITIVE || index == 0).then_some(rate)
     }
 
-    /// The shape of layer `index`, if the layer before it has a capacity of `before` items. `None` if there
-    /// can be no such layer.
+    /// The shape of layer `index` after one for `before` items; `None` if there can be no such layer.
     pub(crate) fn layer(&self, index: usize, before: u64) -> Option<Shape> {
         let capacity = before.checked_mul(self.expansion.into())?;
         (capacity > 0).then_some(())?;
@@ -238,8 +236,7 @@ impl Rules for Valkey {
         scattered::present_rate(layers)
     }
 
-    /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as
-    /// many each time.
+    /// What valkey-bloom reports. Its list of layers has room for one, then four, and then twice as many each time.
     fn own_bytes(layers: usize) -> u64 {
         let room = match layers {
             0 | 1 => layers,

@@ -99,8 +99,7 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch {
-        // In a filter of many layers, even the newest one mostly does not hold the item, and its first line is mostly
-        // enough to see that.
+        // Of many layers, even the newest mostly lacks the item, and its first line is mostly enough to see that.
         if is_only {
             self.line_prefetcher()
         } else {
@@ -135,8 +134,7 @@ impl batch::Layer for Layer {
         kernel: K,
         hash: ItemHash,
     ) -> bool {
-        // An item's first line has the same bits in every layer with as many probes, and in most layers it is
-        // the only line that is read.
+        // An item's first line has the same bits in every layer with as many probes, and is mostly the only one read.
         let Some(newest) = layers.clone().next() else {
             return false;
         };
