@@ -1,5 +1,4 @@
-//! Keys that hold filters. The type is checked when a key is opened, and its filter is borrowed only while the key is
-//! open.
+//! Keys that hold filters. Opening a key checks its type, and its filter is borrowed only while it is open.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
@@ -35,8 +34,7 @@ pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, Unopened> {
     open(ctx, name, raw::REDISMODULE_READ)
 }
 
-/// Whether the module's option makes a missing key an error. What must be obeyed is not refused: a replica would
-/// differ from its primary, or a server from its file.
+/// Whether the module's option makes a missing key an error. What must be obeyed is not refused: servers would differ.
 #[cold]
 pub fn missing_is_error(ctx: Ctx<'_>, config: &Config) -> bool {
     config.missing_key_is_error && !ctx.must_obey()

@@ -1,7 +1,6 @@
 //! How much memory a client's command may use for a filter.
 //!
-//! Limits count the bytes of filters, as BF.INFO reports them. An allocator adds a quarter at most, which must fit into
-//! `maxmemory` too.
+//! Limits count the bytes that BF.INFO reports. An allocator adds a quarter at most, which must fit `maxmemory` too.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,8 +43,7 @@ pub struct TooManyLookups {
     pub layers: usize,
 }
 
-/// Checks that a client's command does not look up too many items in a filter with more layers than clients make,
-/// which can come by a payload or a chunk.
+/// Checks a client's lookups in a filter with more layers than clients make, which can come by a payload or a chunk.
 pub fn check_lookups(ctx: Ctx<'_>, filter: &Filter, items: usize) -> Result<(), TooManyLookups> {
     let layers = filter.layers();
     if layers <= MOST_LAYERS || items.saturating_mul(layers) <= MOST_LOOKUPS || ctx.must_obey() {
@@ -54,9 +52,8 @@ pub fn check_lookups(ctx: Ctx<'_>, filter: &Filter, items: usize) -> Result<(), 
     Err(TooManyLookups { items, layers })
 }
 
-/// The memory that one command may use. The sum of its requests is compared with the limits as they stood at the first
-/// one. A primary or a file is obeyed without limits: otherwise a server would not start, or would differ from its
-/// primary.
+/// The memory that one command may use: the sum of its requests is compared with the limits as they were at the first.
+/// A primary or a file is obeyed without limits, or a server would not start, or differ from its primary.
 pub struct CommandMemory<'a> {
     ctx: Ctx<'a>,
     key: &'a [u8],

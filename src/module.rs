@@ -80,8 +80,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     status as c_int
 }
 
-/// Called by Redis 8 when it unloads a module because of an unknown option. No server unloads this module later,
-/// because of its data types.
+/// Called by Redis 8 when it unloads a module for an unknown option. Later no server unloads one with data types.
 ///
 /// # Safety
 /// The server calls it, with a context that lives until it returns, after a load.

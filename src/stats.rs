@@ -1,7 +1,6 @@
 //! The module's section of INFO: figures of the filters that exist, and counters since the server started.
 //!
-//! Each figure is an atomic, because another thread than the main one may free filters. A command updates one or two, not
-//! one for each item.
+//! Each figure is an atomic, because another thread may free filters. A command updates one or two, not one an item.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::{Deref, DerefMut};
@@ -30,8 +29,7 @@ pub(crate) enum Figure {
     /// Bytes of all filters, as BF.INFO reports them.
     Bytes,
     Exceptions,
-    /// Items of the filters that exist, modulo 2^64, less [`Figure::ItemsAdded`], so that each addition is counted
-    /// once.
+    /// Items of the filters that exist, modulo 2^64, less [`Figure::ItemsAdded`]: each addition is counted once.
     OtherItems,
     ItemsAdded,
     Duplicates,
@@ -123,8 +121,7 @@ impl Counted {
         chunks::load_chunk(&mut self.0, iterator, bytes)
     }
 
-    /// Returns the slices that a window dropped, and the number of their layers. The figures lost them when the change
-    /// ended.
+    /// Returns the slices that a window dropped, and the number of their layers, which the figures lost already.
     pub fn take_dropped(&mut self) -> (Vec<Slice>, u64) {
         self.0.take_dropped()
     }

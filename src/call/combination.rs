@@ -33,8 +33,7 @@ impl<'a, A: Argument<'a>> Combination<'a, A> {
         })
     }
 
-    /// The positions of the keys in the command, whose name has position 0: for a server that cannot derive them from
-    /// a description.
+    /// The positions of the keys, the command's name being 0: for a server that cannot derive them from a description.
     pub fn positions(&self) -> impl Iterator<Item = usize> {
         const FIRST: usize = 3;
         std::iter::once(1).chain(FIRST..FIRST + self.sources.len())

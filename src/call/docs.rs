@@ -1,5 +1,4 @@
-//! The description of a command, which the server publishes (COMMAND DOCS, COMMAND INFO) and redis-cli shows while
-//! its users type.
+//! The description of a command, which the server publishes (COMMAND DOCS, COMMAND INFO) and redis-cli shows.
 
 use std::ffi::{CStr, c_int};
 
@@ -17,8 +16,7 @@ pub struct Docs {
     pub summary: &'static CStr,
     /// How the command's running time grows.
     pub complexity: &'static CStr,
-    /// The first version that had the command: of RedisBloom, or of this module for a command that only this
-    /// module has.
+    /// The first version that had the command: of RedisBloom, or of this module if RedisBloom lacks it.
     pub since: &'static CStr,
     /// The command's arguments in order, in groups that commands share.
     pub parameters: &'static [&'static [Parameter]],

@@ -229,8 +229,7 @@ impl Given {
         }
     }
 
-    /// Checks that filters of this layout have all given options; `is_configured` if it is the module's option that
-    /// says the layout.
+    /// Checks that filters of this layout have all given options; `is_configured` if the module's option says it.
     fn check_for(&self, layout: Layout, is_configured: bool) -> Result<(), CommandError> {
         let (option, layouts) = match layout {
             Layout::Classic if matches!(self.seed, Some(GivenSeed::Number(_))) => {

@@ -1,5 +1,4 @@
-//! What a call of a command is made of: its arguments, the options in them, its reply, and what the server is told about
-//! the command.
+//! What a call of a command is made of: arguments, options, the reply, and what the server is told about the command.
 
 pub mod args;
 pub mod combination;
@@ -37,8 +36,7 @@ pub(crate) trait Command {
     /// The command's ACL categories besides the module's own.
     const CATEGORIES: &'static CStr = if may_write(Self::FLAGS) { c"write" } else { c"read" };
     const DOCS: Docs;
-    /// Whether clients may cache the reply until the key changes. As in RedisBloom, they may not where the reply is
-    /// about the filter instead of its items.
+    /// Whether clients may cache the reply until the key changes: as in RedisBloom, not if it is about the filter.
     const CACHEABLE: bool = true;
 
     /// Runs the command, and replies.
@@ -104,8 +102,7 @@ unsafe extern "C" fn entry<C: Command>(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Logs a command of a primary or a file that failed here: this replica differs from its primary now, and its
-/// operator must know.
+/// Logs a command of a primary or a file that failed here: this replica differs from its primary now.
 fn log_divergence(ctx: Ctx<'_>, key: &[u8], command: &CStr, error: &CommandError) {
     // The command of a script may have failed on the primary too, and the script went on.
     if ctx.origin().is_relayed() {

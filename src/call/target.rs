@@ -1,5 +1,4 @@
-//! What a command creates, with every option resolved, and the token in which a server says it to its replicas and to its
-//! file.
+//! What a command creates, with every option resolved, and the token in which a server tells it to replicas and files.
 
 use std::ffi::CStr;
 use std::str::{FromStr, Split};

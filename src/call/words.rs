@@ -14,8 +14,7 @@ const MOST_WORDS: usize = 12;
 /// The most of them that are no constants.
 pub(crate) const MOST_WRITTEN: usize = 5;
 
-/// A word that is the same in each command. The server's string for it is made once, since each allocation shows in a
-/// command as short as most that make a filter.
+/// A word that is the same in each command. Its string is made once, since each allocation shows in a short command.
 pub struct Constant(&'static str, OnceLock<OwnedString>);
 
 impl Constant {

@@ -15,8 +15,7 @@ use libbloom::packed::Answers;
 
 pub struct Except;
 
-/// Excepts the items and propagates those that changed something. The answers tell for each item whether it was found
-/// before and is not found now.
+/// Excepts the items, and propagates those that were found before and are not now. The answers say which.
 fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;

@@ -1,5 +1,4 @@
-//! The commands, one file each: arguments are parsed into a request, the request is applied, and the outcome is
-//! replied.
+//! The commands, one file each: arguments are parsed into a request, which is applied, and the outcome is replied.
 //!
 //! The order inside a command: parse (no key is touched), open the key with its type checked, change the filter. Only
 //! if the filter changed: propagate, signal and notify once. Then reply.

@@ -14,8 +14,7 @@ use crate::server::{alloc, call, guarded};
 use libbloom::Filter;
 use libbloom::bits::memory::Mover;
 
-/// Moves a filter's struct, its list of layers and their bit arrays. Returns 1 if the server is to call again for the
-/// rest.
+/// Moves a filter's struct, its list of layers and their bit arrays. Returns 1 if the server is to call again.
 pub unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _key: *mut raw::RedisModuleString,

@@ -16,8 +16,7 @@ use libbloom::{Filter, codec};
 const NAME: &str = "MBbloom--";
 const VALKEY_NAME: &str = "bloomfltr";
 
-/// Bytes that the server uses for each value of a module, and does not count: an object, and a pair of pointers to
-/// the type and the value.
+/// Bytes that the server uses and does not count for a module's value: an object, and pointers to type and value.
 pub const SERVER_HEADERS: usize = 2 * 16;
 
 /// The type of all filters but those in valkey-bloom's layout.
@@ -81,7 +80,6 @@ pub fn is_ours(kind: RawType) -> bool {
 /// The server's handle of a type; null before the module is loaded.
 #[inline]
 fn raw_type(kind: &RedisType) -> RawType {
-    // The cell is written once, while the module loads.
-    // SAFETY: nothing borrows it mutably after that.
+    // SAFETY: the cell is written once, while the module loads, and nothing borrows it mutably after that.
     unsafe { *kind.raw_type.as_ptr() }
 }

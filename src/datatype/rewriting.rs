@@ -23,8 +23,7 @@ pub unsafe extern "C" fn aof_rewrite(
     guarded("rewriting a filter", || {
         if let Some(bytes) = alloc::without_kernel_check(|| for_valkey_bloom(filter)) {
             let (command, format) = (c"BF.LOAD".as_ptr(), c"sb".as_ptr());
-            // SAFETY: the stream and the key are alive until this callback returns; the
-            // format takes a string, and bytes with their length.
+            // SAFETY: the stream and the key are alive; the format takes a string, and bytes with their length.
             unsafe {
                 call!(RedisModule_EmitAOF(
                     stream,
@@ -41,8 +40,7 @@ pub unsafe extern "C" fn aof_rewrite(
         for chunk in alloc::without_kernel_check(|| chunks::chunks(filter)) {
             let (command, format) = (c"BF.LOADCHUNK".as_ptr(), c"slb".as_ptr());
             let (start, length) = (chunk.bytes.as_ptr(), chunk.bytes.len());
-            // SAFETY: the stream and the key are alive until this callback returns; the
-            // format takes a string, a long long, and bytes with their length.
+            // SAFETY: as above; the format takes a string, a long long, and bytes with their length.
             unsafe {
                 call!(RedisModule_EmitAOF(
                     stream,
@@ -58,8 +56,7 @@ pub unsafe extern "C" fn aof_rewrite(
     });
 }
 
-/// The filter in one piece, as valkey-bloom writes it: if it has that layout, is not too long, and there is memory
-/// for the piece.
+/// The filter in one piece, as valkey-bloom writes it, if it has that layout, is not too long, and there is memory.
 fn for_valkey_bloom(filter: &Filter) -> Option<Vec<u8>> {
     let chain = filter.as_valkey()?;
     (valkey::encoded_bytes(chain) <= MOST_BYTES).then_some(())?;

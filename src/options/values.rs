@@ -59,8 +59,7 @@ macro_rules! table {
                 }
             }
 
-            /// Sets `option`. The seed `random` keeps the seed that was drawn last: [`draws_seed`] says when to draw
-            /// another.
+            /// Sets `option`. `random` keeps the seed that was drawn last: [`draws_seed`] says when to draw another.
             ///
             /// # Errors
             /// A sentence for the user with the values that the option accepts; the configuration is unchanged.
@@ -77,8 +76,7 @@ macro_rules! table {
     };
 }
 
-// A row has the option's name, its default, how CONFIG GET shows its value, and how a text is read. What `read` returns
-// as an error follows "must be".
+// A row has the option's name, its default, how CONFIG GET shows it, and how a text is read: errors follow "must be".
 table! {
     /// The error rate of filters that are made without one, as it was given; [`ErrorRate`] limits how it is used.
     ErrorRate "error-rate", requested_error_rate: f64 = ErrorRate::DEFAULT.value();
@@ -254,8 +252,7 @@ fn whole_in(value: &str, least: u64, most: u64) -> Result<u64, String> {
     number.ok_or(range)
 }
 
-/// Parses a number of bytes with the units of the server's own memory options: powers of 1024 with a `b`, powers of
-/// 1000 without it.
+/// Parses a number of bytes with the units of the server's options: powers of 1024 with a `b`, of 1000 without it.
 fn byte_count(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {

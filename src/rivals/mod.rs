@@ -1,5 +1,4 @@
-//! What RedisBloom and valkey-bloom say: the words in which their primaries and files describe a filter, and which
-//! replicas with these modules understand.
+//! RedisBloom's and valkey-bloom's words for a filter, which their primaries and files say and replicas understand.
 
 pub mod redisbloom;
 pub mod valkey;

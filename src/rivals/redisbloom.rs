@@ -159,8 +159,7 @@ impl Said {
 pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
     let (rate, capacity, rules) = (spec.error_rate(), spec.capacity(), spec.rules());
     let is_fixed = !rules.scales() && rules.expansion() > 0;
-    // RedisBloom keeps only the lower 32 bits of an expansion, which may be 0 in a filter that grows. A given 0 would
-    // make one that does not.
+    // RedisBloom keeps the lower 32 bits of an expansion: one that grows may have 0. A given 0 makes one that does not.
     let cut = if rules.scales() && rules.expansion() == 0 {
         1 << 32
     } else {

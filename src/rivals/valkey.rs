@@ -14,8 +14,7 @@ use crate::options::values::Config;
 use libbloom::params::{SipSeed, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
 
-/// Reads the arguments of a BF.INSERT, with the configuration for what they leave open; `None` if valkey-bloom refuses
-/// them too.
+/// Reads the arguments of a BF.INSERT, with the configuration for open fields; `None` if valkey-bloom refuses them too.
 pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Option<Request<'a, A>> {
     let mut cursor = Cursor::new(arguments);
     let key = cursor.take_if_any()?;

@@ -1,5 +1,4 @@
-//! The module's allocator. Inside a server it is the server's, so that the server's memory figures are right. In
-//! tests, benchmarks and fuzzers it is the system's.
+//! The module's allocator: in a server the server's, so that its memory figures are right, without one the system's.
 //!
 //! It adds three guarantees that neither of the two gives by itself:
 //! - Zeroed memory comes from `calloc`, so that a large array costs only the pages that are written.

@@ -78,8 +78,7 @@ impl<'a> Arg<'a> {
             // A module that is loaded without arguments gets no list of them.
             return &[];
         }
-        // SAFETY: the server lends `argc` pointers, none of them null, for the whole callback; `Self` is such a
-        // pointer.
+        // SAFETY: the server lends `argc` pointers, none null, for the whole callback; `Self` is such a pointer.
         unsafe { std::slice::from_raw_parts(argv.cast::<Self>(), count) }
     }
 
@@ -167,8 +166,7 @@ impl OwnedCtx {
 
     /// Any key of the database; `None` if it is empty.
     pub fn any_key(&self) -> Option<OwnedString> {
-        // SAFETY: the context is alive, and does not manage memory by itself, so that the string is the caller's to
-        // free.
+        // SAFETY: the context is alive, and manages no memory by itself: the string is the caller's to free.
         NonNull::new(unsafe { call!(RedisModule_RandomKey(self.0.as_ptr())) }).map(OwnedString)
     }
 

@@ -60,8 +60,7 @@ impl Ctx<'_> {
 }
 
 impl Origin {
-    /// Whether the words of the command come from a primary or a file. A command inside a script has the script's own
-    /// words, even if the script came from either.
+    /// Whether the words of the command come from a primary or a file. A script's commands have its own words.
     pub fn is_relayed(self) -> bool {
         matches!(self, Self::Primary { .. } | Self::File)
     }
@@ -156,8 +155,7 @@ fn any_client(list: &[&CStr], matches: fn(&str) -> bool) -> Option<bool> {
 }
 
 /// Whether the client of this line of CLIENT LIST runs a script, or a transaction, which may have scripts. While a
-/// command is still arriving the line names the one before it, whose transaction has ended. Only a script that came
-/// before cannot be told from one that runs.
+/// command is arriving the line names the one before it: only a script there cannot be told from one that runs.
 fn runs_script(client: &str) -> bool {
     has_arguments(client)
         && match text(client, "cmd") {
@@ -168,8 +166,7 @@ fn runs_script(client: &str) -> bool {
         }
 }
 
-/// Whether the client of this line of CLIENT LIST has arguments: of a running command, or of one that is still
-/// arriving.
+/// Whether the client of this line of CLIENT LIST has arguments: of a command that runs or is still arriving.
 fn has_arguments(client: &str) -> bool {
     bytes(client, "argv-mem") != 0
 }

@@ -1,5 +1,4 @@
-//! Texts for people: a client's bytes, escaped and shortened because they may be any, and numbers of bytes with
-//! units.
+//! Texts for people: a client's bytes, escaped and shortened because they may be any, and numbers of bytes with units.
 
 /// The most bytes that are shown.
 const MOST: usize = 64;

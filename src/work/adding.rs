@@ -246,8 +246,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         added
     }
 
-    /// [`Self::apply`] for a single item without a time, on a shorter path. Also returns the key that was created for
-    /// it.
+    /// [`Self::apply`] for a single item without a time, on a shorter path; also the key that was created for it.
     pub fn apply_one(
         self,
         item: Arg<'_>,
@@ -388,8 +387,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         }
     }
 
-    /// Whether the error is one that a primary with RedisBloom or valkey-bloom had too: these send their clients' words
-    /// even if the filter was full.
+    /// Whether a primary with another module had the error too: these send their clients' words even to a full filter.
     fn is_expected(self, filter: &Filter, error: Error) -> bool {
         B::FOREIGN_PRIMARIES_SEND_IT
             && self.ctx.must_obey()

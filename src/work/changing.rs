@@ -7,8 +7,7 @@ use crate::stats::{Counted, Figure};
 use libbloom::Filter;
 use libbloom::layouts::blocked::window::Slice;
 
-/// Frees the slices that a window dropped in a change, and counts their layers and those that the filter grew by; it
-/// had `before` layers before the change.
+/// Frees the slices that a window dropped, and counts their layers and those that it grew by from `before` on.
 pub fn free_dropped(ctx: Ctx<'_>, filter: &mut Counted, before: usize) {
     let (slices, dropped) = filter.take_dropped();
     // A long batch may make layers and drop them again.
@@ -19,8 +18,7 @@ pub fn free_dropped(ctx: Ctx<'_>, filter: &mut Counted, before: usize) {
     free(ctx, slices, bytes);
 }
 
-/// Replaces the key's filter by a new one and frees the earlier one. An expiry of the key stays, unless the two have
-/// different data types.
+/// Replaces the key's filter and frees the earlier one. An expiry stays, unless the two have different data types.
 pub fn replace(ctx: Ctx<'_>, key: &mut KeyMut<'_>, filter: Filter) {
     if let Some(earlier) = key.replace(Counted::new(filter)) {
         let bytes = earlier.bytes();

@@ -13,8 +13,7 @@ use crate::server::{Arg, Ctx, OwnedString};
 use libbloom::params::{ErrorRate, Time};
 use libbloom::spec::Spec;
 
-/// The command for a filter that was created, or for items that changed an existing one, with the words between its key
-/// and its items.
+/// The command for a filter that was created, or for items that changed one, with the words between key and items.
 ///
 /// A creation is one command. Two would make a transaction: if its end is cut off from an append-only file, servers
 /// up to Redis 7.0 and Valkey 8 lose whatever is appended later.
