@@ -43,7 +43,7 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
         if let [newest, older @ ..] = &last.lines[..last.layers.min(LAYERS)] {
             newest.prefetch(hash);
             // If an older layer does not hold the item, its first line is mostly enough to see that.
-            older.iter().for_each(|lines| lines.only_first().prefetch(hash));
+            older.iter().for_each(|lines| lines.prefetch_first(hash));
         }
         Item::new(bytes, Some((last.key.seed(), hash)))
     })

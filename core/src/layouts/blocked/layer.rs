@@ -312,18 +312,24 @@ impl LinePrefetcher {
 
     /// Limits prefetching to the first line of each item.
     #[inline(always)]
-    pub(crate) fn only_first(self) -> Self {
+    fn only_first(self) -> Self {
         Self {
             placement: self.placement.only(1),
             ..self
         }
+    }
+
+    /// Prefetches the first line of an item.
+    #[inline(always)]
+    pub fn prefetch_first(self, hash: ItemHash) {
+        prefetch_address(self.start.wrapping_add(self.placement.first(hash).line));
     }
 }
 
 impl Prefetch for LinePrefetcher {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
-        prefetch_address(self.start.wrapping_add(self.placement.first(hash).line));
+        self.prefetch_first(hash);
         for place in self.placement.others(hash) {
             prefetch_address(self.start.wrapping_add(place.line));
         }

@@ -7,7 +7,7 @@
 
 use super::layer::{Layer, Prober};
 use crate::bits::kernel::{Kernel, Line};
-use crate::chain::batch::{BLOCK, Hashes, Layer as _, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{BLOCK, Hashes, Layer as _, Prefetch as _, Prefetched, Subset};
 
 /// Lines are prefetched in layers of this many bytes or more; smaller layers stay in a near cache.
 const PREFETCH_FROM: u64 = 128 << 10;
@@ -43,9 +43,9 @@ fn each_contained<'a, K: Kernel>(
 ) -> Subset {
     for (age, layer) in layers.clone().enumerate() {
         if age < NEWEST {
-            prefetch(layer, layer.line_prefetcher(), hashes, items);
+            prefetch_lines(layer, hashes, items);
         } else {
-            prefetch(layer, layer.line_prefetcher().only_first(), hashes, items);
+            prefetch_first_lines(layer, hashes, items);
         }
     }
     let mut found = Subset::NONE;
@@ -55,10 +55,22 @@ fn each_contained<'a, K: Kernel>(
     found
 }
 
-/// Prefetches `lines` of the items, unless the layer is small enough to be in a near cache.
+/// Prefetches the items' first lines, unless the layer is small enough to be in a near cache.
 #[inline(always)]
-fn prefetch(layer: &Layer, lines: impl Prefetch, hashes: &Hashes, items: Subset) {
+fn prefetch_first_lines(layer: &Layer, hashes: &Hashes, items: Subset) {
     if layer.bytes() >= PREFETCH_FROM {
+        let lines = layer.line_prefetcher();
+        for at in items {
+            lines.prefetch_first(hashes[at]);
+        }
+    }
+}
+
+/// Prefetches all lines of the items, unless the layer is small enough to be in a near cache.
+#[inline(always)]
+fn prefetch_lines(layer: &Layer, hashes: &Hashes, items: Subset) {
+    if layer.bytes() >= PREFETCH_FROM {
+        let lines = layer.line_prefetcher();
         for at in items {
             lines.prefetch(hashes[at]);
         }
@@ -94,7 +106,7 @@ impl<'a, K: Kernel> Search<'a, K> {
         if let Some(layer) = layers.peek()
             && newest == Prefetched::No
         {
-            prefetch(layer, layer.line_prefetcher().only_first(), self.hashes, items);
+            prefetch_first_lines(layer, self.hashes, items);
         }
         // The layer whose other lines are still to be tested, and the items to test there.
         let mut undecided = None;
@@ -102,11 +114,10 @@ impl<'a, K: Kernel> Search<'a, K> {
             && let Some(layer) = layers.next()
         {
             if let Some(next) = layers.peek() {
-                let lines = next.line_prefetcher().only_first();
-                prefetch(next, lines, self.hashes, self.pending);
+                prefetch_first_lines(next, self.hashes, self.pending);
             }
             let possible = self.possible_in(layer);
-            prefetch(layer, layer.line_prefetcher(), self.hashes, possible);
+            prefetch_lines(layer, self.hashes, possible);
             if let Some((newer, possible)) = undecided.replace((layer, possible)) {
                 self.decide(newer, possible);
             }
