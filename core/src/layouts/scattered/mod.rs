@@ -65,7 +65,7 @@ impl<S: Scattered> Layer<S> {
     }
 }
 
-/// The false positive rate of layers: for each, the share of its set bits to the power of an item's probes.
+/// The false positive rate of layers: for each, the share of its bits that are set, to the power of an item's probes.
 pub(crate) fn present_rate<'a, S: Scattered + 'a>(layers: impl Iterator<Item = &'a Layer<S>>) -> f64 {
     compound(layers.map(|layer| {
         let fill = layer.ones() as f64 / layer.modulus.value() as f64;
