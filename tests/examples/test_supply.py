@@ -55,7 +55,7 @@ class SupplyTest(unittest.TestCase):
         lists += [PROJECT / "js/package.json", PROJECT / "site/requirements.txt", *PROJECT.glob("tests/*/*/package.json")]
         for path in lists:
             self.assertIn(f'"/{path.parent.relative_to(PROJECT)}"', settings)
-        self.assertIn('directories: ["/", "/fuzz", "/python"]', settings)
+        self.assertIn('directories: ["/", "/python"]', settings)
 
 
 if __name__ == "__main__":
