@@ -1,6 +1,6 @@
 //! The parts of RDB files and DUMP payloads as they are read: integers, lengths, strings, and a module's values.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use libbloom::DecodeError;
 use libbloom::codec::stream::{Array, Source};
@@ -94,9 +94,14 @@ impl<R: Read> Input<R> {
 
     /// The next byte; `None` if the input ends here.
     pub fn next_byte(&mut self) -> Result<Option<u8>, RdbError> {
-        let mut byte = Vec::new();
-        self.reader.by_ref().take(1).read_to_end(&mut byte)?;
-        Ok(byte.pop())
+        let mut byte = [0];
+        loop {
+            match self.reader.read(&mut byte) {
+                Ok(count) => return Ok((count > 0).then_some(byte[0])),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Reads a length, or any unsigned integer: the server stores both in the same way.

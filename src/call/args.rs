@@ -84,8 +84,11 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
 
     /// All remaining arguments.
     pub(crate) fn at_least_one(self) -> Result<&'a [A], CommandError> {
-        let rest = Some(self.rest).filter(|rest| !rest.is_empty());
-        rest.ok_or(CommandError::Arity)
+        if self.rest.is_empty() {
+            Err(CommandError::Arity)
+        } else {
+            Ok(self.rest)
+        }
     }
 }
 
@@ -96,8 +99,11 @@ pub(crate) fn exactly<A: Copy, const N: usize>(arguments: &[A]) -> Result<[A; N]
 
 /// Sets an option's value.
 pub(crate) fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
-    let earlier = option.replace(value);
-    earlier.map_or(Ok(()), |_| Err(CommandError::Twice(name)))
+    if option.replace(value).is_some() {
+        Err(CommandError::Twice(name))
+    } else {
+        Ok(())
+    }
 }
 
 /// Sets an option that has no value.

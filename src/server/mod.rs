@@ -78,7 +78,8 @@ impl<'a> Arg<'a> {
             // A module that is loaded without arguments gets no list of them.
             return &[];
         }
-        // SAFETY: the server lends `argc` pointers, none null, for the whole callback; `Self` is such a pointer.
+        // SAFETY: the server lends `argc` pointers, none null, for the whole callback; `Self` is a transparent
+        // wrapper of such a pointer.
         unsafe { std::slice::from_raw_parts(argv.cast::<Self>(), count) }
     }
 
@@ -315,7 +316,8 @@ impl<'a> Ctx<'a> {
         }
         let unused = list.len() - count - items.len();
         let format = EACH.to_bytes_with_nul()[unused..].as_ptr().cast();
-        // SAFETY: the format takes as many strings as were put into the list, all alive.
+        // SAFETY: the format takes as many strings as were put into the list, all alive; the server does not look at the
+        // others.
         unsafe {
             call!(RedisModule_Replicate(
                 self.raw(),

@@ -413,7 +413,8 @@ impl Commands {
             "BF.MERGE" | "BF.INTERSECT" => {
                 let sources = 1 + self.below(4);
                 command.push(sources.to_string().into_bytes());
-                let kind = number % KINDS.len();
+                // Those of the classic kind are refused.
+                let kind = usize::from(self.chance(0.2));
                 if self.chance(0.1) {
                     command.extend((0..sources).map(|_| self.key_like(number)));
                 } else {

@@ -163,7 +163,7 @@ fn storm(plan: &Plan) {
     assert_eq!(taken.len(), 20, "not every command came: {:?}", taken.keys());
     for (command, (calls, taken)) in taken {
         let of = match &command[..] {
-            b"BF.MERGE" | b"BF.INTERSECT" => 10,
+            b"BF.MERGE" | b"BF.INTERSECT" => 5,
             _ => 50,
         };
         assert!(
