@@ -8,12 +8,13 @@ import os
 import signal
 import stat
 import sys
-import threading
 import time
 from collections import defaultdict, deque
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import cache, partial
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from itertools import cycle
+from multiprocessing.connection import Connection
 from typing import Any
 
 from ._answers import Count
@@ -136,11 +137,12 @@ def load(words: argparse.Namespace) -> int:
     layout = run(sharded._layout())
     place = Place(words, layout)
     place.check(sharded)
-    context = multiprocessing.get_context("spawn")
-    with Bar(place.size, in_bytes) as bar, ProcessPoolExecutor(words.processes, context, begin) as workers:
-        loader = Loader(place, words, workers, bar)
+    with Bar(place.size, in_bytes) as bar:
         try:
+            loader = Loader(place, words, bar)
             loader.run(layout.piece())
+        except (EOFError, ConnectionError):
+            raise Trouble("a process of the load has ended before its time") from None
         finally:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -210,27 +212,23 @@ def identity(name: str) -> list[Any]:
     return [os.path.abspath(name), status.st_size, status.st_mtime_ns]
 
 
-@cache
-def opened_once(words: tuple[tuple[str, Any], ...]) -> ShardedBloom:
-    options = argparse.Namespace(**dict(words))
-    return opened_filter(options, options.replicas)
-
-
-def begin() -> None:
-    """Prepares a process that adds blocks. It ends when the first one does, whatever ends that."""
+def work(pipe: Connection, words: dict[str, Any], is_null: bool) -> None:
+    """What a process does: adds the blocks that come through a pipe, and answers each. It ends with the first process."""
     # Ctrl-C goes to all processes of a terminal. The first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    first = multiprocessing.parent_process()
-    threading.Thread(target=lambda: (first and first.join(), os._exit(1)), daemon=True).start()
+    sharded = cache(lambda: opened_filter(argparse.Namespace(**words), words["replicas"]))
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            pipe.send(add(sharded, pipe.recv_bytes(), is_null))
 
 
-def add(words: tuple[tuple[str, Any], ...], block: bytes, is_null: bool) -> tuple[int, int, int, str | None]:
+def add(sharded: Callable[[], ShardedBloom], block: bytes, is_null: bool) -> tuple[int, int, int, str | None]:
     """Adds a block of items: how many there were, how many of them were new or may have been, and the error."""
     packed: Command = ("LINES", block)
     if is_null:
         [(_, packed)] = pieces(block.removesuffix(b"\0").split(b"\0"), sys.maxsize)
     try:
-        sent = run(opened_once(words)._divided(packed, "BF.ADDPACKED", "COUNT"))
+        sent = run(sharded()._divided(packed, "BF.ADDPACKED", "COUNT"))
     except Exception as error:
         return 0, 0, 0, str(error) or type(error).__name__
     new = sent.new()
@@ -240,18 +238,29 @@ def add(words: tuple[tuple[str, Any], ...], block: bytes, is_null: bool) -> tupl
 class Loader:
     """Gives blocks to processes, and keeps the place up to which all of them are in."""
 
-    def __init__(self, place: Place, words: argparse.Namespace, workers: ProcessPoolExecutor, bar: Bar) -> None:
-        self.place, self.words, self.workers, self.bar = place, words, workers, bar
-        self.add = partial(add, tuple((name, getattr(words, name)) for name in ("url", "name", "replicas")))
+    def __init__(self, place: Place, words: argparse.Namespace, bar: Bar) -> None:
+        self.place, self.words, self.bar = place, words, bar
         self.before = place.items
         self.begin = time.monotonic()
-        # Blocks that are under way, in their order: the place behind each, and its outcome.
-        self.order: deque[tuple[int, int, Future[tuple[int, int, int, str | None]]]] = deque()
+        self.pipes = [self.worker() for _ in range(words.processes)]
+        # Blocks that are under way, in their order: the place behind each, and where its outcome comes from.
+        self.order: deque[tuple[int, int, Connection]] = deque()
         # Bytes of the files before the one that is read.
         self.passed = 0
 
+    def worker(self) -> Connection:
+        """The pipe to a new process that adds blocks."""
+        context = multiprocessing.get_context("spawn")
+        pipe, its_end = context.Pipe()
+        words = {name: getattr(self.words, name) for name in ("url", "name", "replicas")}
+        context.Process(target=work, args=(its_end, words, self.words.separator == b"\0")).start()
+        its_end.close()
+        return pipe
+
     def run(self, size: int) -> None:
         first, separator = self.place.file, self.words.separator
+        # Each has one block at a time, so that the oldest block is with the process that is next.
+        pipes = cycle(self.pipes)
         for number, name in enumerate(self.place.files):
             if number >= first:
                 with opened(name, separator) as file:
@@ -259,22 +268,20 @@ class Loader:
                     file.skip(offset)
                     for block in file.blocks(size):
                         offset += len(block)
-                        self.order.append((number, offset, self.workers.submit(self.add, block, separator == b"\0")))
-                        self.take(self.passed + file.position, 2 * self.words.processes)
+                        self.take(self.passed + file.position, len(self.pipes) - 1)
+                        pipe = next(pipes)
+                        self.order.append((number, offset, pipe))
+                        pipe.send_bytes(block)
             self.passed += self.place.what["files"][number][1] or 0
         self.take(self.passed, 0)
 
     def take(self, position: int, most: int) -> None:
         """Waits until at most so many blocks are under way."""
         while len(self.order) > most:
-            number, offset, outcome = self.order[0]
-            try:
-                items, new, maybe, error = outcome.result()
-            except BrokenProcessPool:
-                raise Trouble("a process of the load has ended before its time") from None
+            number, offset, pipe = self.order.popleft()
+            items, new, maybe, error = pipe.recv()
             if error is not None:
                 raise Trouble(error)
-            self.order.popleft()
             self.place.advance(number, offset, items, Count(new, maybe))
             self.bar(position, f"; {self.place.items:,} items, {self.rate():,.0f} a second")
 
