@@ -29,7 +29,8 @@ Figures are medians over --rounds rounds in which the modules take turns. Where 
 load is redis-benchmark's, whose own work is most of what an unpipelined request costs; the server's processor time
 an item leaves it out. Nothing is asserted: this measures.
 
-The results are kept in the folder as results.json, those of earlier runs too as far as they are not measured again.
+The results are kept in the folder as results.json, those of earlier runs too as far as they are not measured again and
+are of the same machine, server and modules.
 All tables (tables.md) and plots are made from them; --into puts the tables and plots into pages that have places
 for them, and --only none measures nothing before.
 """
@@ -92,7 +93,10 @@ def main():
     usual = COMPARE if options.purpose == "compare" else BENCH
     names = [name for name in options.only or [function.__name__ for function in usual] if name != "none"]
     if names:
-        results["machine"], results["versions"] = machine(options.server), versions(options, modules)
+        run = {"machine": machine(options.server), "versions": versions(options, modules)}
+        if results and not alike(run, results):
+            results = {}
+        results.update(run)
         print(f"# {results['machine']} {results['versions']}", flush=True)
     for name in names:
         print(f"\n## {name}", flush=True)
@@ -103,6 +107,12 @@ def main():
         stored.write_text(json.dumps(results, indent=1) + "\n")
         print(f"({results['seconds'][name]} s)", flush=True)
     write(results, options)
+
+
+def alike(run, other):
+    """Whether two runs differ in nothing but their day."""
+    days = [{**one["machine"], "day": None, "versions": one["versions"]} for one in (run, other)]
+    return days[0] == days[1]
 
 
 def versions(options, modules):
