@@ -425,7 +425,6 @@ impl Commands {
                 }
                 if name == "BF.MERGE" {
                     match self.below(12) {
-                        // Refused where the kind is classic.
                         0 => command.extend(words(&format!("ERROR {}", self.rate()))),
                         1..5 => command.push(b"OVERRIDE".to_vec()),
                         _ => {}
