@@ -111,7 +111,8 @@ make_builder() {
     rm -rf --one-file-system "$builder"
     debootstrap --variant=minbase --include=ca-certificates sid "$builder" "$mirror" >"$home/logs/builder.log"
     inside "$builder" dpkg --add-architecture arm64
-    inside "$builder" apt-get -qq update
+    # A mirror may have an old sid.
+    inside "$builder" apt-get -qq -o Acquire::Check-Valid-Until=false update
     # binutils-multiarch, since packages are made of what objdump and strip say of a module of arm64.
     inside "$builder" apt-get -qq install --no-install-recommends \
         rustc cargo libclang-dev gcc libc6-dev git make python3-venv redis-server qemu-user llvm \
