@@ -257,7 +257,8 @@ async def gathered(items: AsyncIterable[Any], most: int) -> AsyncIterator[tuple[
     """What comes from an asynchronous iterable, in lists, and how many came before each."""
     begin, some, size = 0, [], 0
     async for item in items:
-        some.append(item)
+        # An iterable may give one buffer again and again, with other bytes in it.
+        some.append(encoded(item) if isinstance(item, (bytearray, memoryview)) else item)
         size += len(item) if hasattr(item, "__len__") else 0
         if len(some) == LISTED or size >= most:
             yield begin, some
@@ -516,8 +517,11 @@ class AsyncBloom(_Key, AsyncCalls):
 
     async def except_(self, items: Array | AnyItems) -> Count:
         """Takes items out, until they are added again, and counts those that were there."""
-        some: Any = [item async for item in items] if isinstance(items, AsyncIterable) else _words.flat(items)
-        every = [encoded(item.tobytes() if _words.is_array(some) else item) for item in some]
+        if isinstance(items, AsyncIterable):
+            every = [encoded(item) async for item in items]
+        else:
+            some: Any = _words.flat(items)
+            every = [encoded(item.tobytes() if _words.is_array(some) else item) for item in some]
         excepted = Count(0)
         for begin in range(0, len(every), LISTED):
             call = self._call("BF.EXCEPT", *every[begin : begin + LISTED])

@@ -748,6 +748,41 @@ class BloomTest(ServerCase):
 
         asyncio.run(use())
 
+    def test_a_buffer_that_an_asynchronous_iterable_uses_again_is_many_items(self):
+        """A service that reads into one buffer would lose all items but the last of each thousand."""
+        whole = [b"item %05d" % number for number in range(2500)]
+
+        async def lines():
+            buffer = bytearray(10)
+            for item in whole:
+                buffer[:] = item
+                yield buffer
+
+        async def use():
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port, socket_timeout=None) as client:
+                seen = AsyncBloom(client, "seen", capacity=10_000, error_rate=1e-9)
+                self.assertEqual(await seen.update(lines()), len(whole))
+                self.assertEqual(await seen.contains_many(whole), [True] * len(whole))
+                self.assertEqual(await seen.contains_many(lines()), [True] * len(whole))
+                self.assertEqual(await seen.except_(lines()), len(whole))
+
+        asyncio.run(use())
+
+    def test_no_pipeline_of_a_cluster(self):
+        """A call would add nothing, and answer with the pipeline."""
+        cluster = redis.asyncio.RedisCluster(host="127.0.0.1", port=server.port)
+        for kind in (AsyncBloom, AsyncShardedBloom):
+            with self.assertRaisesRegex(TypeError, "a pipeline answers nothing until it is executed"):
+                kind(cluster.pipeline(), "seen")
+
+    def test_no_seed_is_shown(self):
+        """A log would have the seed, with which items can be made that collide."""
+        seen = Bloom(self.client, "seen", capacity=100, seed=123456789)
+        seen.add("a")
+        sharded = ShardedBloom.create(self.client, "sharded", 100, shards=2, seed=123456789)
+        for shown in (seen, seen.info(), sharded, sharded.info(), Filter(9, seed=123456789)):
+            self.assertNotIn("123456789", repr(shown))
+
     def test_asyncio(self):
         """A service with asyncio would have to stop for every command."""
 
