@@ -332,6 +332,12 @@ impl Tightening {
 mod tests {
     use super::*;
 
+    /// A log would have the seed, with which items can be made that collide.
+    #[test]
+    fn no_seed_of_valkey_bloom_is_shown() {
+        assert_eq!(format!("{:?}", SipSeed([7; 32])), "SipSeed(..)");
+    }
+
     /// A filter could be made with a rate that no layer can be sized for.
     #[test]
     fn error_rates_outside_of_0_to_1_are_refused_and_extremes_are_clamped() {

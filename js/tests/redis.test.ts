@@ -221,3 +221,25 @@ test("keys with braces, in a cluster", async () => {
     await nodes.stop();
   }
 });
+
+// A program would fill the memory of its machine with what a broken server, or a false one, sends.
+test("a dump without end is refused", async () => {
+  const [[first, header], [end, data]] = Filter.create({ capacity: 100, errorRate: 0.01 }).chunks();
+  const dumps: Array<(at: number) => [number, Uint8Array]> = [
+    (at) => [at + 64, Buffer.alloc(64)],
+    () => [end, data],
+    (at) => [at + 1, Buffer.alloc(0)],
+  ];
+  for (const endless of dumps) {
+    let asked = 0;
+    const sendCommand = async ([name, , iterator]: any[]): Promise<any> => {
+      if (name !== "BF.SCANDUMP") return 1;
+      asked += 1;
+      if (asked > 100) throw new Error("it does not end");
+      const at = Number(`${iterator}`);
+      return at === 0 ? [first, Buffer.from(header)] : endless(at);
+    };
+    await assert.rejects(pull({ sendCommand }, "seen"), { name: "FormatError" });
+    assert.ok(asked < 10);
+  }
+});

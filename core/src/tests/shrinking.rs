@@ -164,13 +164,8 @@ fn classic(filter: &Filter) -> &crate::chain::Chain<Classic> {
 /// of this one tell of fewer items once it is folded.
 #[test]
 fn what_is_folded_once_is_folded_as_far_as_it_goes() {
-    let mut filter = filter(spec(
-        6654,
-        0.078_857_381_993_326_76,
-        reserved(1),
-        16_770_384_307_808_728_231,
-    ));
-    fill(&mut filter, &items(1103));
+    let mut filter = filter(spec(18_672, 0.203_925_680_923_468_5, reserved(1), 1));
+    fill(&mut filter, &items(4644));
     assert!(filter.shrink_to_fit().unwrap() > 0);
     assert_eq!(filter.shrink_to_fit(), Ok(0));
 }

@@ -51,3 +51,56 @@ fn a_replica_that_answers_while_it_loads_has_no_limits() {
     let log = replica.log();
     assert!(!log.contains("was not loaded"), "{log}");
 }
+
+/// Whoever watches a replica would see twice its filters, and be told that memory runs out, for as long as it loads.
+#[test]
+fn what_is_still_loading_is_not_counted() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server does not answer while it loads");
+    }
+    let primary = Server::with()
+        .config("repl-diskless-sync", "yes")
+        .config("repl-diskless-sync-delay", 0)
+        .config("repl-backlog-size", "16kb")
+        .config("rdbcompression", "no")
+        .start();
+    let replica = Server::with()
+        .config("repl-diskless-load", "swapdb")
+        .config("key-load-delay", 20_000)
+        .replica_of(&primary)
+        .start();
+    linked(&replica);
+    let mut client = primary.client();
+    // The replica looks at its clients after each 2 MB of what comes.
+    for key in 0..40 {
+        client.run(&format!("BF.RESERVE key{key} 0.01 400000 LAYOUT CLASSIC"));
+        client.run(&format!("BF.ADD key{key} item"));
+    }
+    in_step(&primary, &replica);
+    let mut asked = replica.client();
+    let mut figure = |name: &str| asked.stat("bf", name);
+    let names = ["bf_filters", "bf_layers", "bf_bytes", "bf_items"];
+    let before = names.map(&mut figure);
+    assert_eq!(before[0], "40");
+    let full = count(&primary, "sync_full");
+    client.run("MULTI");
+    client.run("CLIENT KILL TYPE replica");
+    for _ in 0..10 {
+        client.call(&["SET", "missed", &"x".repeat(100_000)]);
+    }
+    client.run("EXEC").elements();
+    until("a full synchronisation", || count(&primary, "sync_full") > full);
+    let (mut during, mut watched) = (0, replica.client());
+    until("the replica has its primary's data", || {
+        let loads = watched.stat("persistence", "async_loading") == "1";
+        let figures = names.map(&mut figure);
+        let still = watched.stat("persistence", "async_loading") == "1";
+        if loads && still {
+            during += 1;
+            assert_eq!(figures, before, "while it loads");
+        }
+        watched.stat("replication", "master_link_status") == "up"
+    });
+    assert!(during > 0, "nobody was answered while it loaded");
+    until("what it had before is freed", || names.map(&mut figure) == before);
+}
