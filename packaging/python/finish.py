@@ -15,6 +15,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import sys
 import tarfile
@@ -43,7 +44,8 @@ def main():
 def crates():
     """Where the sources of the crates that are in the wheel are: what runs while cargo builds is not."""
     host = re.search(r"^host: (.*)$", package.run("rustc", "-vV"), re.MULTILINE)[1]
-    words = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
+    target = os.environ.get("CARGO_BUILD_TARGET", host)
+    words = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
     found = json.loads(package.run(*words, "--manifest-path", PROJECT / "python/Cargo.toml"))
     manifests = {crate["id"]: crate for crate in found["packages"]}
     needs = {
