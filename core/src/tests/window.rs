@@ -134,6 +134,7 @@ proptest! {
         let mut filter = windowed(capacity, 1e-20, window);
         let mut single = windowed(capacity, 1e-20, window);
         let mut replica = windowed(capacity, 1e-20, window);
+        let length = u64::from(window.seconds()) * 1000;
         // What had expired when a change was stamped is gone, also for a clock that is put back.
         let (mut clock, mut newest) = (START, START);
         // The latest time at which the clock stood at an addition, since it was corrected.
@@ -160,7 +161,6 @@ proptest! {
                     if changed.contains(&true) {
                         if is_corrected {
                             // What has expired by the wrong clock may be gone.
-                            let length = u64::from(window.seconds()) * 1000;
                             known.retain(|_, time| *time + length > newest);
                             newest = at;
                         }
@@ -194,7 +194,6 @@ proptest! {
             prop_assert_eq!(&stored(&replica), &stored(&filter));
             prop_assert!(rates(&filter) <= 1e-20 * (1.0 + 1e-9));
             // What a question says, now and later.
-            let length = u64::from(window.seconds()) * 1000;
             let slice = length.div_ceil(window.slices().into());
             for ask in [clock, clock + length / 2, clock + length, clock + length + slice] {
                 for (item, &time) in &known {
