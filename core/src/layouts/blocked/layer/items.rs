@@ -11,12 +11,12 @@ use crate::chain::batch::{self, Hasher, Hashes, Prefetch, Prefetched, Subset};
 use crate::error::Error;
 use crate::item::ItemHash;
 
-/// Looks up an item that has one line, of which half of the hash is enough.
+/// Looks up an item that has one line, of which half of the hash is enough. What it needs of the layer comes apart, so
+/// that a loop over items reads it once.
 #[inline(always)]
-fn contains_in_line(layer: &Layer, kernel: Vector, low: u64) -> bool {
-    let (units, prober) = (layer.bits.units(), layer.prober(kernel));
+fn contains_in_line(units: &[Line], kernel: Vector, (low, probes): (u64, <Vector as Kernel>::Count)) -> bool {
     let place = Placement::in_one_line(units, low);
-    kernel.has(&units[place.line], place.word, prober.probes)
+    kernel.has(&units[place.line], place.word, probes)
 }
 
 /// Adds an item that has one line.
@@ -115,7 +115,8 @@ impl batch::Layer for Layer {
     #[inline(always)]
     fn contains_in_only_layer(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
         let kernel = self.for_one_line?;
-        Some(kernel.run_on_one(contains_in_line, self, hasher.hash(item.into()).low))
+        let (low, probes) = (hasher.hash(item.into()).low, kernel.count(self.probes()));
+        Some(kernel.run_on_one(contains_in_line, self.bits.units(), (low, probes)))
     }
 
     #[inline(always)]
