@@ -46,7 +46,7 @@ WORK = PROJECT / ".build/mutants"
 TREE = WORK / "tree"
 
 # What is there for tests, fuzzers and benchmarks alone.
-NOT_SHIPPED = ("src/trying.rs", "benches/**")
+NOT_SHIPPED = ("core/src/checks.rs", "benches/**", "fuzz/**")
 # What is compiled on arm64 alone, where `make test-arm64` runs the tests.
 NOT_HERE = "neon::"
 # Tests by a part of their names: what takes minutes, or asks for a module or a program that is not here.
