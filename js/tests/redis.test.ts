@@ -104,6 +104,7 @@ for (const RESP of [2, 3] as const) {
         const filter = await Filter.load(readFileSync(path));
         await push(client, "moved", filter);
         assert.deepEqual(answersOf(await pull(client, "moved"), expected.items, expected.now), expected, name);
+        assert.equal(await client.ttl("moved"), -1, "only what is left over expires");
         assert.equal(await client.dbSize(), 1, "what the push made is gone");
       }
       const filter = await Filter.load(readFileSync(cases().whole[2].path));

@@ -268,6 +268,7 @@ mod tests {
         }
     }
 
+    /// A damaged token would make another filter on a replica than its primary has.
     #[test]
     fn tokens_that_no_server_writes_are_refused() {
         let good = "SPEC1:g:1e-2:100:2:7:0";

@@ -318,6 +318,7 @@ mod tests {
         }
     }
 
+    /// CONFIG GET, and so CONFIG REWRITE, would tell another value.
     #[test]
     fn values_are_given_back_as_they_were_set() {
         let mut config = Config::new(Seed(7));
@@ -468,6 +469,7 @@ mod tests {
         }
     }
 
+    /// A limit would be another than the same text means in the server's own options.
     #[test]
     fn byte_counts_have_the_server_s_units() {
         let counts = [

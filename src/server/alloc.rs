@@ -382,6 +382,7 @@ mod tests {
         }
     }
 
+    /// The server would end the process where a command can be refused.
     #[test]
     fn what_no_machine_has_is_null() {
         for align in [8, 64] {

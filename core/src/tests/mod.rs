@@ -1,10 +1,11 @@
 //! Tests of the core as a whole.
 //!
 //! [`failing`] is an allocator that fails on demand; [`oracle`] is a naive filter to compare with; [`stored`] and
-//! [`stored_valkey`] have filters that RedisBloom and valkey-bloom wrote. [`laws`] hold for any filter and any items,
-//! the laws of [`window`] for filters that forget. [`moving`] and [`scarcity`] are about memory that moves or runs
-//! out. [`protocol`] is what replicas repeat. [`crafted`] counts, by means of [`work`], what malicious headers cost, and
-//! [`torture`] measures rates and sizes.
+//! [`stored_valkey`] have filters that RedisBloom and valkey-bloom wrote, and [`valkey`] compares with the crate behind
+//! the latter. [`laws`] hold for any filter and any items, those of [`window`] for filters that forget; [`sets`],
+//! [`shrinking`] and [`exceptions`] have their own. [`sharing`] is about threads, [`moving`] and [`scarcity`] about
+//! memory that moves or runs out. [`protocol`] is what replicas repeat. [`crafted`] counts, by means of [`work`], what
+//! malicious headers cost. [`checks`] breaks what other tests rely on, and [`torture`] measures rates and sizes.
 
 pub mod failing;
 pub mod oracle;

@@ -73,8 +73,13 @@ proptest! {
         let layers = fill(&mut filter, &all);
         all.retain(|item| filter.contains(item));
         let (before, held) = (filter.bytes(), filter.items());
+        let (_, older) = chain(&filter).layers().split_last().unwrap();
+        let is_full = wanted <= older.iter().map(|layer| layer.items()).sum();
+        let mut fitted = filter.clone();
+        fitted.shrink_to(0).unwrap();
         let freed = filter.shrink_to(wanted).unwrap();
         prop_assert_eq!(before - filter.bytes(), freed);
+        prop_assert!(!is_full || filter == fitted, "room for items that the older layers have");
         is_sound(&filter, &all, spec.error_rate.value());
         prop_assert!(filter.totals().capacity >= wanted.min(held.max(100)).min(capacity));
         let secret = Secret::of(Seed(seed));

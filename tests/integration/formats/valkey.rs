@@ -5,7 +5,7 @@ use std::fs;
 
 use serial_test::serial;
 
-use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok, wire};
 use crate::filters::figure;
 use crate::server::{Server, skip, until};
 use crate::support::aof::{as_commands, paths, rewrite};
@@ -13,6 +13,7 @@ use crate::support::chunks::scandump;
 use crate::support::items::{add, numbered};
 use crate::support::link::in_step;
 use crate::support::payload::BAD_FORMAT;
+use crate::support::primary::Primary;
 use crate::support::stored_valkey::STORED;
 
 const BUSY: &str = "BUSYKEY Target key name already exists.";
@@ -272,6 +273,11 @@ fn a_filter_that_cannot_grow_far_enough_is_refused() {
     // What it may have it gets.
     let added = add(&mut client, "BF.MADD a", &numbered("", 0, 1000));
     assert!(added > 900, "{added}");
+    // What a primary has checked by its own limit is not checked again: its items would be lost.
+    let told = ["BF.INSERT", "told", "VALIDATESCALETO", "1000000", "ITEMS", "a"];
+    let server = Server::with().module_args("bf-max-filter-bytes 10000").start();
+    Primary::of(wire(&told)).lead(&server);
+    server.client().answers(&[("BF.EXISTS told a", 1.into())]);
     // Without the option it is the layers that are too many or too large.
     let server = Server::start();
     server.client().refuses(
