@@ -274,10 +274,14 @@ fn a_filter_that_cannot_grow_far_enough_is_refused() {
     let added = add(&mut client, "BF.MADD a", &numbered("", 0, 1000));
     assert!(added > 900, "{added}");
     // What a primary has checked by its own limit is not checked again: its items would be lost.
-    let told = ["BF.INSERT", "told", "VALIDATESCALETO", "1000000", "ITEMS", "a"];
     let server = Server::with().module_args("bf-max-filter-bytes 10000").start();
-    Primary::of(wire(&told)).lead(&server);
-    server.client().answers(&[("BF.EXISTS told a", 1.into())]);
+    let insert = "return redis.call('BF.INSERT',KEYS[1],'VALIDATESCALETO','1000000','ITEMS','a')";
+    let mut told = wire(&["BF.INSERT", "told", "VALIDATESCALETO", "1000000", "ITEMS", "a"]);
+    told.extend(wire(&["EVAL", insert, "1", "scripted"]));
+    Primary::of(told).lead(&server);
+    server
+        .client()
+        .answers(&[("BF.EXISTS told a", 1.into()), ("BF.EXISTS scripted a", 1.into())]);
     // Without the option it is the layers that are too many or too large.
     let server = Server::start();
     server.client().refuses(
