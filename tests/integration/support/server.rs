@@ -170,9 +170,12 @@ impl Setup {
         self
     }
 
-    /// The arguments that the module is loaded with, as a line; an empty line is an empty argument.
+    /// The arguments that the module is loaded with, as a line, in which `''` is an empty one.
     pub fn module_args(mut self, line: &str) -> Self {
-        self.module_args = line.split(' ').map(str::to_owned).collect();
+        self.module_args = line
+            .split_whitespace()
+            .map(|word| word.replace("''", ""))
+            .collect();
         self
     }
 
