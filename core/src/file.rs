@@ -152,8 +152,8 @@ impl Filter {
     }
 
     /// Reads a filter that [`Filter::write_to`] wrote, up to the end of `reader`. It may need at most `most` bytes of
-    /// memory: a file of some hundred bytes can describe an empty filter of any size. Reading takes 64 KiB and the
-    /// filter's header besides.
+    /// memory: a file of some hundred bytes can describe an empty filter of any size. Reading takes 64 KiB and up
+    /// to three times the filter's header besides, which is short but for exceptions and thousands of layers.
     ///
     /// ```
     /// # use libbloom::{FileError, Filter};
@@ -554,6 +554,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::layers::Layers;
     use crate::tests::failing;
     use crate::tests::oracle::{item, stored};
     use crate::{Builder, Layout, MappedFilter};
@@ -673,6 +674,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// A copy of the mapped filter would deny items that the filter itself finds.
+    #[test]
+    fn a_layer_with_more_items_than_bits_is_refused() {
+        let mut filter = Filter::builder(100, 0.01).build().unwrap();
+        let Layers::Blocked(chain, _) = &mut filter.layers else {
+            unreachable!()
+        };
+        chain.layers[0].items = 1;
+        let bytes = written(&filter);
+        assert!(matches!(opened(&bytes), Err(FileError::Incomplete)));
+        assert!(matches!(Filter::from_bytes(&bytes), Err(FileError::Incomplete)));
     }
 
     fn is_own(filter: &Filter) -> bool {

@@ -53,8 +53,8 @@
 //! [`open`](Filter::open) maps a file, answers at once, and shares its memory with other processes. The feature `serde`
 //! adds `Serialize` and `Deserialize`. The crate `libbloom-rdb` reads and writes the filters of servers.
 //!
-//! Bytes from outside are hostile: reading them gives a filter or an error, without a panic, and with no more memory
-//! than the limit that is passed.
+//! Bytes from outside are hostile: reading them gives a filter or an error, without a panic. The filter takes no more
+//! memory than the limit that is passed, and reading it little besides.
 //!
 //! # How it is built
 //!

@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "the system maps a file, and says where it is")]
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, metadata};
+use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -11,7 +12,7 @@ use memmap2::Mmap;
 
 use crate::bits::array::BitArray;
 use crate::bits::kernel::Line;
-use crate::codec::{DecodeError, blocked};
+use crate::codec::{DecodeError, blocked, chunks};
 use crate::error::require;
 use crate::file::{self, FileError, Head, Places};
 use crate::filter::Filter;
@@ -74,6 +75,11 @@ impl Filter {
     /// # Errors
     /// [`FileError`] for anything but a file whose header is valid and whose length is that of its filter.
     pub fn open(path: impl AsRef<Path>) -> Result<MappedFilter, FileError> {
+        // To open a pipe would wait for who writes to it.
+        if !metadata(&path)?.is_file() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "only a file can be mapped");
+            return Err(error.into());
+        }
         let file = File::open(path)?;
         // SAFETY: the file is only read. That nobody cuts or changes it meanwhile is up to the caller, as documented.
         let map = unsafe { Mmap::map(&file) }?;
@@ -101,6 +107,7 @@ impl Filter {
         require(!is_cut, FileError::Truncated)?;
         let filter = filter.map_err(file::of_header)?;
         file::check_end(&map, &places)?;
+        require(chunks::has_bits_of_items(&filter), FileError::Incomplete)?;
         Ok(MappedFilter {
             filter,
             _map: Some(map),

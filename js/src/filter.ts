@@ -172,11 +172,11 @@ function withoutItems(shape: Shape): Layer {
 
 let usualSeed: bigint | undefined;
 
-function specOf({ capacity, errorRate, seed, expansion = 2, fixed = false, growing = false }: CreateOptions): BlockedSpec {
+function specOf({ capacity, errorRate, seed, expansion, fixed = false, growing = false }: CreateOptions): BlockedSpec {
   within("capacity", capacity, CAPACITIES);
-  within("expansion", expansion, EXPANSIONS);
-  if (!(errorRate > 0 && errorRate < 1)) throw new RangeError(`errorRate is above 0 and below 1, not ${errorRate}`);
-  if (fixed && growing) throw new RangeError("a filter is fixed or growing, not both");
+  within("expansion", expansion ?? 2, EXPANSIONS);
+  if (!(typeof errorRate === "number" && errorRate > 0 && errorRate < 1)) throw new RangeError(`errorRate is above 0 and below 1, not ${errorRate}`);
+  if (fixed && (growing || expansion)) throw new RangeError("a fixed filter is not growing, and has no expansion");
   if (seed !== undefined && typeof seed !== "bigint") within("seed", seed, { least: 0, most: Number.MAX_SAFE_INTEGER });
   const number = BigInt(seed ?? (usualSeed ??= crypto.getRandomValues(new BigUint64Array(1))[0]));
   if (BigInt.asUintN(64, number) !== number) throw new RangeError(`seed is from 0 to 2^64 - 1, not ${number}`);
@@ -184,7 +184,7 @@ function specOf({ capacity, errorRate, seed, expansion = 2, fixed = false, growi
     capacity,
     errorRate: Math.min(Math.max(errorRate, ERROR_RATES.least), ERROR_RATES.most),
     growth: fixed ? "fixed" : growing ? "growing" : "reserved",
-    expansion,
+    expansion: expansion ?? 2,
     seedLow: Number(number & 0xffffffffn),
     seedHigh: Number(number >> 32n),
   };

@@ -78,7 +78,9 @@ test("options out of their range are refused by name", () => {
     [{ seed: -1 }, /^RangeError: seed/],
     [{ seed: 2 ** 53 }, /^RangeError: seed/],
     [{ seed: 2n ** 64n }, /^RangeError: seed is from 0 to 2\^64 - 1, not 18446744073709551616$/],
-    [{ fixed: true, growing: true }, /^RangeError: a filter is fixed or growing, not both$/],
+    [{ errorRate: "0.1" }, /^RangeError: errorRate/],
+    [{ fixed: true, growing: true }, /^RangeError: a fixed filter is not growing, and has no expansion$/],
+    [{ fixed: true, expansion: 3 }, /^RangeError: a fixed filter is not growing/],
     [{ capacity: 2 ** 40 }, /^RangeError: /],
   ];
   for (const [options, message] of wrong) {

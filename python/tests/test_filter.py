@@ -778,6 +778,11 @@ class StoredTest(unittest.TestCase):
                 Filter.open(path)
             with self.assertRaises(FileNotFoundError):
                 Filter.open(Path(folder, "no such file"))
+            # It would wait for a writer, and not end with Ctrl-C.
+            os.mkfifo(pipe := Path(folder, "pipe"))
+            for other in (pipe, folder):
+                with self.assertRaisesRegex(OSError, "only a file can be mapped"):
+                    Filter.open(other)
 
     def test_a_save_is_exclusive_and_keeps_what_was_there(self):
         """Who can list the folder could read the seed; a device would become a file."""
