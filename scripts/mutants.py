@@ -18,8 +18,8 @@ counted apart, and so is what cannot be tried this way: what does not compile, a
 
 The tests are those of the library and the integration tests, with $SERVER, but for the ones named in LEFT_OUT and
 those that take longer than LONGEST.
-The first two draws had 1,507 changes. Of those that count, tests caught 810 of 863 in the core (93.9 %) and 301 of 330 in
-the module (91.2 %).
+Two sixteenths of version 0.5.0 had 616 changes. Of those that count, tests caught 323 of 341 in the core (94.7 %) and 137
+of 148 in the rest (92.6 %).
 
 It builds in .build/mutants. A sixth of the mutants takes rustc about 4 GB of memory; all at once took more than 21 GB.
 """
