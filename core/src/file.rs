@@ -152,8 +152,8 @@ impl Filter {
     }
 
     /// Reads a filter that [`Filter::write_to`] wrote, up to the end of `reader`. It may need at most `most` bytes of
-    /// memory: a file of some hundred bytes can describe an empty filter of any size. Reading takes 64 KiB and up
-    /// to three times the filter's header besides, which is short but for exceptions and thousands of layers.
+    /// memory: a file of some hundred bytes can describe an empty filter of any size. Reading takes 64 KiB
+    /// besides, and up to three times the header, which is short unless the filter has exceptions or thousands of layers.
     ///
     /// ```
     /// # use libbloom::{FileError, Filter};
@@ -676,7 +676,7 @@ mod tests {
         }
     }
 
-    /// A copy of the mapped filter would deny items that the filter itself finds.
+    /// Mapped, such a filter would find items that its copy denies: a layer without bits is not copied.
     #[test]
     fn a_layer_with_more_items_than_bits_is_refused() {
         let mut filter = Filter::builder(100, 0.01).build().unwrap();

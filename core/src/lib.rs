@@ -54,7 +54,7 @@
 //! adds `Serialize` and `Deserialize`. The crate `libbloom-rdb` reads and writes the filters of servers.
 //!
 //! Bytes from outside are hostile: reading them gives a filter or an error, without a panic. The filter takes no more
-//! memory than the limit that is passed, and reading it little besides.
+//! memory than the limit that is passed; [`Filter::read_from`] says what reading takes besides.
 //!
 //! # How it is built
 //!

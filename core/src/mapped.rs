@@ -73,9 +73,10 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// [`FileError`] for anything but a file whose header is valid and whose length is that of its filter.
+    /// [`FileError`] for anything but a regular file, or a link to one, whose header is valid and whose length is that of
+    /// its filter.
     pub fn open(path: impl AsRef<Path>) -> Result<MappedFilter, FileError> {
-        // To open a pipe would wait for who writes to it.
+        // Opening a pipe would wait until somebody writes to it.
         if !metadata(&path)?.is_file() {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "only a file can be mapped");
             return Err(error.into());

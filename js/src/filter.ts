@@ -13,7 +13,7 @@ export interface CreateOptions {
   errorRate: number;
   /** Selects the hash: 0 to 2^64 - 1. Without it, all filters of a program share a random one. */
   seed?: number | bigint;
-  /** Each further layer is for so many times as many items as the one before it: 1 to 32768, usually 2. */
+  /** Each further layer is for so many times as many items as the one before it: 1 to 32768, usually 2; not with `fixed`. */
   expansion?: number;
   /** The filter never grows: once it is full, it refuses further items. */
   fixed?: boolean;
@@ -58,8 +58,7 @@ export class Filter {
   }
 
   /**
-   * Adds an item. True if it was not in the filter before. A filter with a window or with exceptions, or in RedisBloom's
-   * layout, takes none.
+   * Adds an item; true if it was new. A filter with a window or exceptions, or in RedisBloom's layout, takes none.
    *
    * @throws RangeError if the filter is full and may not grow, or there is no memory for that; nothing changed
    */
@@ -98,8 +97,7 @@ export class Filter {
     contents.hash(encode(item), bytes);
     // The newest layers are the largest.
     for (let i = layers.length - 1; i >= 0; i -= 1) {
-      const { expires } = layers[i];
-      if (expires !== undefined && expires <= time) continue;
+      if ((layers[i].expires ?? Infinity) <= time) continue;
       if (contents.has(layers[i])) return !exceptions || !isException(exceptions);
     }
     return false;
@@ -124,8 +122,7 @@ export class Filter {
 
   /** The number of items that were added; in a filter with a window, of those that have not expired. */
   get size(): number {
-    const living = this.contents.layers.filter(({ expires }) => expires === undefined || expires > Date.now());
-    return sum(living, "items");
+    return sum(this.contents.layers.filter(({ expires = Infinity }) => expires > Date.now()), "items");
   }
 
   /** The number of items that the layers are made for, or that are expected in a window. */
@@ -172,11 +169,14 @@ function withoutItems(shape: Shape): Layer {
 
 let usualSeed: bigint | undefined;
 
-function specOf({ capacity, errorRate, seed, expansion, fixed = false, growing = false }: CreateOptions): BlockedSpec {
+function specOf(options: CreateOptions): BlockedSpec {
+  const { capacity, errorRate, seed, expansion = 2, fixed = false, growing = false } = options;
   within("capacity", capacity, CAPACITIES);
-  within("expansion", expansion ?? 2, EXPANSIONS);
-  if (!(typeof errorRate === "number" && errorRate > 0 && errorRate < 1)) throw new RangeError(`errorRate is above 0 and below 1, not ${errorRate}`);
-  if (fixed && (growing || expansion)) throw new RangeError("a fixed filter is not growing, and has no expansion");
+  within("expansion", expansion, EXPANSIONS);
+  if (!(typeof errorRate === "number" && errorRate > 0 && errorRate < 1))
+    throw new RangeError(`errorRate is above 0 and below 1, not ${errorRate}`);
+  if (fixed && growing) throw new RangeError("a filter is fixed or growing, not both");
+  if (fixed && options.expansion !== undefined) throw new RangeError("a fixed filter has no expansion");
   if (seed !== undefined && typeof seed !== "bigint") within("seed", seed, { least: 0, most: Number.MAX_SAFE_INTEGER });
   const number = BigInt(seed ?? (usualSeed ??= crypto.getRandomValues(new BigUint64Array(1))[0]));
   if (BigInt.asUintN(64, number) !== number) throw new RangeError(`seed is from 0 to 2^64 - 1, not ${number}`);
@@ -184,7 +184,7 @@ function specOf({ capacity, errorRate, seed, expansion, fixed = false, growing =
     capacity,
     errorRate: Math.min(Math.max(errorRate, ERROR_RATES.least), ERROR_RATES.most),
     growth: fixed ? "fixed" : growing ? "growing" : "reserved",
-    expansion: expansion ?? 2,
+    expansion,
     seedLow: Number(number & 0xffffffffn),
     seedHigh: Number(number >> 32n),
   };

@@ -79,8 +79,9 @@ test("options out of their range are refused by name", () => {
     [{ seed: 2 ** 53 }, /^RangeError: seed/],
     [{ seed: 2n ** 64n }, /^RangeError: seed is from 0 to 2\^64 - 1, not 18446744073709551616$/],
     [{ errorRate: "0.1" }, /^RangeError: errorRate/],
-    [{ fixed: true, growing: true }, /^RangeError: a fixed filter is not growing, and has no expansion$/],
-    [{ fixed: true, expansion: 3 }, /^RangeError: a fixed filter is not growing/],
+    [{ expansion: null }, /^RangeError: expansion/],
+    [{ fixed: true, growing: true }, /^RangeError: a filter is fixed or growing, not both$/],
+    [{ fixed: true, expansion: 3 }, /^RangeError: a fixed filter has no expansion$/],
     [{ capacity: 2 ** 40 }, /^RangeError: /],
   ];
   for (const [options, message] of wrong) {

@@ -124,7 +124,11 @@ fn named(error: &impl Display, path: Option<&Path>) -> String {
 
 fn of_io_error(error: io::Error, path: &Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
-        return PyErr::from(error);
+        return match error.kind() {
+            io::ErrorKind::InvalidInput => PyOSError::new_err(named(&error, Some(path))),
+            // It may be an exception of Python.
+            _ => PyErr::from(error),
+        };
     };
     // Python writes the number itself, and chooses the class by it.
     let text = error.to_string();

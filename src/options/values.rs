@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// A limit would be another than the same text means in the server's own options.
+    /// The same text would mean another limit than in the server's own options.
     #[test]
     fn byte_counts_have_the_server_s_units() {
         let counts = [

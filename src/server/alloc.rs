@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    /// The server would end the process where a command can be refused.
+    /// The server would abort where it should refuse the command.
     #[test]
     fn what_no_machine_has_is_null() {
         for align in [8, 64] {

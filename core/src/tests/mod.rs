@@ -5,7 +5,7 @@
 //! the latter. [`laws`] hold for any filter and any items, those of [`window`] for filters that forget; [`sets`],
 //! [`shrinking`] and [`exceptions`] have their own. [`sharing`] is about threads, [`moving`] and [`scarcity`] about
 //! memory that moves or runs out. [`protocol`] is what replicas repeat. [`crafted`] counts, by means of [`work`], what
-//! malicious headers cost. [`checks`] breaks what other tests rely on, and [`torture`] measures rates and sizes.
+//! malicious headers cost. [`checks`] breaks each invariant, and [`torture`] measures rates and sizes.
 
 pub mod failing;
 pub mod oracle;

@@ -74,12 +74,13 @@ proptest! {
         all.retain(|item| filter.contains(item));
         let (before, held) = (filter.bytes(), filter.items());
         let (_, older) = chain(&filter).layers().split_last().unwrap();
-        let is_full = wanted <= older.iter().map(|layer| layer.items()).sum();
-        let mut fitted = filter.clone();
+        let older = older.iter().map(|layer| layer.items()).sum();
+        let (mut fitted, mut roomless) = (filter.clone(), filter.clone());
         fitted.shrink_to(0).unwrap();
+        roomless.shrink_to(older).unwrap();
+        prop_assert!(roomless == fitted, "room for items that the older layers have");
         let freed = filter.shrink_to(wanted).unwrap();
         prop_assert_eq!(before - filter.bytes(), freed);
-        prop_assert!(!is_full || filter == fitted, "room for items that the older layers have");
         is_sound(&filter, &all, spec.error_rate.value());
         prop_assert!(filter.totals().capacity >= wanted.min(held.max(100)).min(capacity));
         let secret = Secret::of(Seed(seed));

@@ -273,7 +273,7 @@ fn a_filter_that_cannot_grow_far_enough_is_refused() {
     // What it may have it gets.
     let added = add(&mut client, "BF.MADD a", &numbered("", 0, 1000));
     assert!(added > 900, "{added}");
-    // What a primary has checked by its own limit is not checked again: its items would be lost.
+    // A replica does not check again what its primary allowed: it would lose the items.
     let server = Server::with().module_args("bf-max-filter-bytes 10000").start();
     let insert = "return redis.call('BF.INSERT',KEYS[1],'VALIDATESCALETO','1000000','ITEMS','a')";
     let mut told = wire(&["BF.INSERT", "told", "VALIDATESCALETO", "1000000", "ITEMS", "a"]);

@@ -11,8 +11,8 @@ use crate::chain::batch::{self, Hasher, Hashes, Prefetch, Prefetched, Subset};
 use crate::error::Error;
 use crate::item::ItemHash;
 
-/// Looks up an item that has one line, of which half of the hash is enough. What it needs of the layer comes apart, so
-/// that a loop over items reads it once.
+/// Looks up an item that has one line, of which half of the hash is enough. It takes the lines and the number of probes
+/// rather than the layer, so that a loop over items reads them once.
 #[inline(always)]
 fn contains_in_line(units: &[Line], kernel: Vector, (low, probes): (u64, <Vector as Kernel>::Count)) -> bool {
     let place = Placement::in_one_line(units, low);
