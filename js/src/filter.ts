@@ -13,7 +13,7 @@ export interface CreateOptions {
   errorRate: number;
   /** Selects the hash: 0 to 2^64 - 1. Without it, all filters of a program share a random one. */
   seed?: number | bigint;
-  /** Each further layer is for so many times as many items as the one before it: 1 to 32768, usually 2; not with `fixed`. */
+  /** Each further layer is for so many times the items of the one before: 1 to 32768, usually 2; not with `fixed`. */
   expansion?: number;
   /** The filter never grows: once it is full, it refuses further items. */
   fixed?: boolean;

@@ -45,6 +45,7 @@ fn get(client: &mut Client, name: &str) -> String {
 #[test]
 fn load_arguments_in_every_form_decide_what_a_new_filter_is() {
     for (line, rate, capacity, expansion) in [
+        ("", 0.01, 100, 2.into()),
         ("''", 0.01, 100, 2.into()),
         ("ERROR_RATE 0.02 INITIAL_SIZE 200", 0.02, 200, 2.into()),
         ("error_rate 0.02 initial_size 200", 0.02, 200, 2.into()),
