@@ -676,7 +676,7 @@ mod tests {
         }
     }
 
-    /// Mapped, such a filter would find items that its copy denies: a layer without bits is not copied.
+    /// A mapped filter would find items that its copy denies, since a layer without bits is not copied.
     #[test]
     fn a_layer_with_more_items_than_bits_is_refused() {
         let mut filter = Filter::builder(100, 0.01).build().unwrap();

@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// The same text would mean another limit than in the server's own options.
+    /// A limit of 1mb would be another number of bytes than in the server's own options.
     #[test]
     fn byte_counts_have_the_server_s_units() {
         let counts = [

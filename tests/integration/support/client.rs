@@ -357,8 +357,10 @@ pub fn wire<A: AsRef<[u8]>>(command: &[A]) -> Vec<u8> {
     wire
 }
 
-fn words(line: &str) -> Vec<&str> {
+/// The words of a line, in which `''` is an empty one.
+pub fn words(line: &str) -> Vec<&str> {
     line.split(' ')
+        .filter(|word| !word.is_empty())
         .map(|word| if word == "''" { "" } else { word })
         .collect()
 }

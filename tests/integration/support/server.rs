@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::{Client, words};
 
 /// How often a new port is tried if another process took the first.
 pub const PORTS: usize = 10;
@@ -170,12 +170,9 @@ impl Setup {
         self
     }
 
-    /// The arguments that the module is loaded with, as a line, in which `''` is an empty one.
+    /// The arguments that the module is loaded with, as a line of [`words`].
     pub fn module_args(mut self, line: &str) -> Self {
-        self.module_args = line
-            .split_whitespace()
-            .map(|word| word.replace("''", ""))
-            .collect();
+        self.module_args = words(line).into_iter().map(str::to_owned).collect();
         self
     }
 
